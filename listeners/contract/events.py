@@ -139,7 +139,7 @@ _strict_decoder = msgspec.json.Decoder(_StrictEvent)
 
 
 def encode(event: Event) -> bytes:
-    """Encode an event as compact UTF-8 JSON without a raw line break; raises ``TypeError`` for what JSON can't carry."""
+    """Encode as compact UTF-8 JSON without a raw line break; raises ``TypeError`` for what JSON can't carry."""
     return _encoder.encode(event)
 
 
@@ -175,7 +175,9 @@ def check_event_type(type: str) -> str:
     """Return ``type`` if it is one of ours or ``x_…``; raises ``ValueError`` otherwise."""
     if type in EVENT_TYPES or _OWN_TYPE.fullmatch(type):
         return type
-    raise ValueError(f"unknown event type {type!r}: use one of toolcast's, or a type of your own that starts with x_")
+    raise ValueError(
+        f"unknown event type {type!r}: use one of toolcast's, or a type of your own that starts with x_"
+    )
 
 
 def is_run_id(run: str) -> bool:
@@ -197,4 +199,7 @@ def is_call_key(key: str) -> bool:
 
 def format_time(seconds: float) -> str:
     """Seconds since 1970 as the envelope's ``time``: RFC 3339, UTC, milliseconds."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{int(seconds * 1000) % 1000:03d}Z"
+    return (
+        datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.")
+        + f"{int(seconds * 1000) % 1000:03d}Z"
+    )

@@ -1,4 +1,4 @@
-"""The names of a run's keys and channels and how long they live: the only place where they are spelled (contract §3)."""
+"""The names of a run's keys and channels, and how long they live: spelled here and nowhere else (contract §3)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from urllib.parse import parse_qs, urlsplit
 from listeners.contract.events import check_run_id
 
 __all__ = [
+    "DEFAULT_URL",
     "INDEX_SIZE",
     "KEEP_DONE",
     "KEEP_INDEX",
     "KEEP_INTERRUPTED",
     "KEEP_OPEN",
-    "Keys",
     "MAX_BYTES",
     "MAX_ENTRIES",
     "MESSAGE_LIMIT",
+    "Keys",
     "namespace_of",
     "runs_channel",
     "runs_index",

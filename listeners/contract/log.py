@@ -1,0 +1,205 @@
+"""The log's scripts: what they are sent, what they answer, and how entries read back (contract §3).
+
+Nothing here holds a client. Whoever does, sync or async, sends ``keys`` and ``arguments`` to :func:`append_script`
+(``client.register_script`` does) and hands the reply to :func:`read_append_reply`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, NamedTuple
+
+from listeners.contract.keys import (
+    INDEX_SIZE,
+    KEEP_DONE,
+    KEEP_INDEX,
+    KEEP_INTERRUPTED,
+    KEEP_OPEN,
+    MAX_BYTES,
+    MAX_ENTRIES,
+    MESSAGE_LIMIT,
+    Keys,
+    runs_channel,
+    runs_index,
+)
+from listeners.contract.position import Position
+
+__all__ = [
+    "BATCH_BYTES",
+    "BATCH_EVENTS",
+    "CONTRACT_VERSION",
+    "Appended",
+    "Batch",
+    "Entry",
+    "Fenced",
+    "Limits",
+    "Lost",
+    "Refused",
+    "append_script",
+    "index_commands",
+    "read_append_reply",
+    "read_entries",
+    "read_message",
+]
+
+CONTRACT_VERSION: Final = 1
+BATCH_EVENTS: Final = 500
+"""Events in a batch at most."""
+BATCH_BYTES: Final = 1024 * 1024
+"""Bytes of JSON in a batch at most (one larger event goes alone)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long (seconds) and how large (entries, bytes of JSON) a log may be."""
+
+    keep_open: float = KEEP_OPEN
+    keep_done: float = KEEP_DONE
+    keep_interrupted: float = KEEP_INTERRUPTED
+    max_entries: int = MAX_ENTRIES
+    max_bytes: int = MAX_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Events of one writer, numbered and frozen: sent again as they are until they are answered.
+
+    ``first`` is the writer's number of the first event (1, 2, 3 …); everything before it has been answered.
+    ``epoch`` is the one the writer's answers named, ``None`` before the first. A ``run_started`` stands first.
+    """
+
+    keys: Keys
+    writer: str
+    first: int
+    epoch: int | None
+    events: tuple[tuple[str, bytes], ...]
+
+    def script_keys(self) -> list[str]:
+        """Return the script's ``KEYS``."""
+        return [self.keys.log, self.keys.meta]
+
+    def script_arguments(self, limits: Limits, *, sharded: bool = False) -> list[str | bytes | int]:
+        """Return the script's ``ARGV``; ``sharded`` publishes on the Cluster's sharded channel."""
+        arguments: list[str | bytes | int] = [
+            CONTRACT_VERSION,
+            self.writer,
+            self.first,
+            "" if self.epoch is None else self.epoch,
+            max(1, round(limits.keep_open)),
+            max(1, round(limits.keep_done)),
+            max(1, round(limits.keep_interrupted)),
+            limits.max_entries,
+            limits.max_bytes,
+            self.keys.channel,
+            MESSAGE_LIMIT,
+            "SPUBLISH" if sharded else "PUBLISH",
+        ]
+        for type, event in self.events:
+            arguments += (type, event)
+        return arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The batch stands in the log. ``positions`` holds one position per accepted event in order, or is ``None``
+    where a repeat is too old for Redis to know it; ``refused`` events came after the end of the run."""
+
+    epoch: int
+    positions: tuple[Position, ...] | None
+    refused: int
+    status: str
+    status_changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """Another writer has started the run since: this one is out, and nothing was appended."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Redis no longer holds what this writer has already been answered; nothing was appended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The run has ended (``status``) and takes nothing but ``run_started``; nothing was appended."""
+
+    epoch: int
+    status: str
+
+
+class Entry(NamedTuple):
+    """One event as the log holds it: ``event`` is the JSON text, absent in a message too large for the channel."""
+
+    position: Position
+    type: str
+    event: bytes
+
+
+@cache
+def append_script() -> str:
+    """Return the Lua source of ``append``."""
+    return (files(__package__) / "append.lua").read_text("utf-8")
+
+
+def read_append_reply(reply: Sequence[Any]) -> Appended | Fenced | Lost | Refused:
+    """Turn the reply of ``append`` into what it means."""
+    kind = _text(reply[0])
+    if kind == "lost":
+        return Lost()
+    epoch = int(reply[1])
+    if kind == "fenced":
+        return Fenced(epoch)
+    if kind == "refused":
+        return Refused(epoch, _text(reply[2]))
+    first, accepted = _text(reply[2]), int(reply[3])
+    positions = tuple(Position(epoch, int(first) + i) for i in range(accepted)) if first else None
+    return Appended(epoch, positions, int(reply[4]), _text(reply[5]), bool(int(reply[6])))
+
+
+def read_entries(reply: Iterable[tuple[bytes, dict[bytes, bytes]]]) -> list[Entry]:
+    """Read the reply of ``XRANGE`` on a log; what is not one of our entries is left out."""
+    entries = []
+    for id, fields in reply:
+        position = Position.parse(id.decode("ascii"))
+        if position is not None and fields and b"type" in fields and b"event" in fields:
+            entries.append(Entry(position, fields[b"type"].decode(), fields[b"event"]))
+    return entries
+
+
+def read_message(message: bytes) -> tuple[Position, str, bytes | None] | None:
+    """Read a message on a run's channel: position, type and JSON (``None``: fetch it from the log).
+
+    Returns ``None`` for a message that is not ours.
+    """
+    parts = message.split(b" ", 2)
+    if len(parts) < 2:
+        return None
+    position = Position.parse(parts[0].decode("ascii", "replace"))
+    if position is None:
+        return None
+    return position, parts[1].decode("utf-8", "replace"), parts[2] if len(parts) == 3 else None
+
+
+def index_commands(keys: Keys, status: str, *, millis: int) -> list[tuple[str | int, ...]]:
+    """Return the commands that note a status change in the index of runs and tell it, to be pipelined.
+
+    They go to another slot than the run's own keys and are therefore sent after the append, best effort.
+    """
+    index = runs_index(keys.namespace)
+    return [
+        ("ZADD", index, millis, keys.run),
+        ("ZREMRANGEBYRANK", index, 0, -INDEX_SIZE - 1),
+        ("EXPIRE", index, KEEP_INDEX),
+        ("PUBLISH", runs_channel(keys.namespace), f"{keys.run} {status}"),
+    ]
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
