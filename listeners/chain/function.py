@@ -1,0 +1,158 @@
+"""A tool as a chain knows it: a body, and what the model and people are told about it."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from listeners.invocation import Hooks
+from listeners.wrapping import observe, wrap_tool
+
+__all__ = ["Function", "Title"]
+
+Title = str | tuple[str, ...] | Callable[[Mapping[str, Any]], str]
+"""What to show: a text, ``(running, done, failed[, asking])``, or a function of the call's arguments."""
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A tool: ``function(arguments, context)`` is its body, plain or ``async``.
+
+    - ``name``: 1 to 64 of the characters A-Z a-z 0-9 _ -; ``description``: for the model.
+    - ``parameters``: the JSON Schema of an object; of one without properties if none is given.
+    - ``parse_args(arguments)``: returns the mapping that the body gets.
+    - ``display_text``: for people; a text, ``(running, done, failed[, asking])``, or a function of the arguments.
+    - ``concurrent``: may run beside other calls of its batch. ``in_thread``: a plain body runs in a thread of its own.
+    - ``timeout``: seconds from the start of the body; ``None`` is the chain's.
+    - ``strict`` and ``options``: handed to providers that know them.
+
+    Raises ``TypeError`` for a member of another type or a body that can't take two arguments, ``ValueError`` for a
+    name, schema, title or time-out that can't be one.
+    """
+
+    name: str
+    function: Callable[[dict[str, Any], Any], object]
+    description: str
+    parameters: dict[str, Any]
+    parse_args: Callable[[dict[str, Any]], Mapping[str, Any]] | None
+    display_text: Title | None
+    concurrent: bool
+    in_thread: bool
+    timeout: float | None
+    strict: bool
+    options: dict[str, Any]
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[[dict[str, Any], Any], object],
+        *,
+        description: str = "",
+        parameters: Mapping[str, Any] | None = None,
+        parse_args: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
+        display_text: Title | None = None,
+        concurrent: bool = False,
+        in_thread: bool = True,
+        timeout: float | None = None,
+        strict: bool = False,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"a Function's name must be a str, not {type(name).__name__}")
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} can't be a Function's name: use 1 to 64 of A-Z a-z 0-9 _ -")
+        _check_callable(name, "function", function, ("arguments", "context"))
+        if parse_args is not None:
+            _check_callable(name, "parse_args", parse_args, ("arguments",))
+        if not isinstance(description, str):
+            raise TypeError(f"{name}: description must be a str, not {type(description).__name__}")
+        for flag, given in (("concurrent", concurrent), ("in_thread", in_thread), ("strict", strict)):
+            if not isinstance(given, bool):
+                raise TypeError(f"{name}: {flag} must be a bool, not {type(given).__name__}")
+        put = object.__setattr__
+        put(self, "name", name)
+        put(self, "function", function)
+        put(self, "description", description)
+        put(self, "parameters", _schema(name, parameters))
+        put(self, "parse_args", parse_args)
+        put(self, "display_text", _title(name, display_text))
+        put(self, "concurrent", concurrent)
+        put(self, "in_thread", in_thread)
+        put(self, "timeout", _seconds(name, timeout))
+        put(self, "strict", strict)
+        put(self, "options", {} if options is None else _mapping(name, "options", options))
+
+
+@wrap_tool.register
+def _(tool: Function, hooks: Hooks, name: str | None) -> Function:
+    def arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        given = args[0] if args else kwargs.get("arguments")
+        return dict(given) if isinstance(given, Mapping) else {"args": args, **kwargs}
+
+    observed = observe(tool.function, hooks, tool.name if name is None else name, tool_input=arguments)
+    # Copied, not made anew: everything that is not the call itself stays the tool's own object.
+    wrapped = copy.copy(tool)
+    object.__setattr__(wrapped, "function", observed)
+    return wrapped
+
+
+def _check_callable(name: str, what: str, given: object, parameters: tuple[str, ...]) -> None:
+    shape = f"{what}({', '.join(parameters)})"
+    if not callable(given):
+        raise TypeError(f"{name}: {what} must be callable as {shape}, not {type(given).__name__}")
+    try:
+        signature = inspect.signature(given)
+    except (TypeError, ValueError):  # several builtins have none
+        return
+    try:
+        signature.bind(*parameters)
+    except TypeError as error:
+        raise TypeError(f"{name}: {what} must be callable as {shape}, but it takes {signature}") from error
+
+
+def _schema(name: str, parameters: Mapping[str, Any] | None) -> dict[str, Any]:
+    if parameters is None:
+        return {"type": "object", "properties": {}}
+    schema = _mapping(name, "parameters", parameters)
+    if schema.get("type") != "object":
+        raise ValueError(f'{name}: parameters must be the JSON Schema of an object, with "type": "object"')
+    return schema
+
+
+def _mapping(name: str, what: str, given: object) -> dict[str, Any]:
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        raise TypeError(f"{name}: {what} must be a mapping with str keys, not {type(given).__name__}")
+    return dict(given)
+
+
+def _title(name: str, display_text: object) -> object:
+    if display_text is None or isinstance(display_text, str) or callable(display_text):
+        return display_text
+    if not isinstance(display_text, tuple) or not all(isinstance(text, str) for text in display_text):
+        raise TypeError(
+            f"{name}: display_text must be a text, (running, done, failed[, asking]), or a function of the arguments"
+        )
+    if len(display_text) not in (3, 4):
+        raise ValueError(
+            f"{name}: display_text has {len(display_text)} texts; give (running, done, failed[, asking])"
+        )
+    return display_text
+
+
+def _seconds(name: str, timeout: float | None) -> float | None:
+    if timeout is None:
+        return None
+    if not isinstance(timeout, int | float) or isinstance(timeout, bool):
+        raise TypeError(f"{name}: timeout must be seconds or None, not {type(timeout).__name__}")
+    if not (timeout > 0 and math.isfinite(timeout)):
+        raise ValueError(
+            f"{name}: timeout must be a positive number of seconds, not {timeout}; None for no limit"
+        )
+    return timeout

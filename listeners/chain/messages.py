@@ -1,0 +1,170 @@
+"""The shapes that tool callbacks are told of: a call, its result, and the parts a result is made of.
+
+They are frozen. A mapping that is given is copied, so that whoever made the value can't change it afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, get_args
+
+from listeners.contract.events import FailureReason, is_call_key
+
+__all__ = ["CallStatus", "ContentPart", "ToolCall", "ToolResult"]
+
+CallStatus = Literal["incomplete", "complete"]
+
+_STATUSES: Final = get_args(CallStatus)
+_REASONS: Final = get_args(FailureReason)
+
+
+@dataclass(frozen=True, slots=True)
+class ContentPart:
+    """One part of a message or a result: a ``type`` (``"text"``, ``"image"``, ``"file"`` …) and its text or data.
+
+    ``options`` holds what only a provider understands. Raises ``TypeError`` for a member of another type.
+    """
+
+    type: str
+    content: str
+    options: dict[str, Any] = field(default_factory=dict, kw_only=True)
+
+    def __post_init__(self) -> None:
+        _check_str(self, "type", "content")
+        _copy_mapping(self, "options")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool call came to; ``content`` is what the model sees, as parts: a text becomes one text part.
+
+    ``processed_content`` is the native value, never sent to a model. ``is_interrupt`` marks the placeholder of a
+    held call, ``interrupt_data`` is the application's. ``reason`` is one of contract §2's words for a failure, else
+    ``None``. The chain fills ``tool_call_id``, ``name``, ``display_text`` and ``reason`` where they are missing.
+
+    Raises ``TypeError`` for content that is neither text nor parts, ``ValueError`` for an unknown reason.
+    """
+
+    content: tuple[ContentPart, ...]
+    processed_content: object
+    is_error: bool
+    is_interrupt: bool
+    interrupt_data: dict[str, Any] | None
+    options: dict[str, Any]
+    tool_call_id: str
+    name: str | None
+    display_text: str | None
+    reason: FailureReason | None
+
+    def __init__(
+        self,
+        content: str | Sequence[ContentPart],
+        *,
+        processed_content: object = None,
+        is_error: bool = False,
+        is_interrupt: bool = False,
+        interrupt_data: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
+        tool_call_id: str = "",
+        name: str | None = None,
+        display_text: str | None = None,
+        reason: FailureReason | None = None,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "content", _parts(content))
+        put(self, "processed_content", processed_content)
+        put(self, "is_error", is_error)
+        put(self, "is_interrupt", is_interrupt)
+        put(self, "interrupt_data", interrupt_data)
+        put(self, "options", {} if options is None else options)
+        put(self, "tool_call_id", tool_call_id)
+        put(self, "name", name)
+        put(self, "display_text", display_text)
+        put(self, "reason", reason)
+        _check_str(self, "tool_call_id")
+        _check_optional_str(self, "name", "display_text")
+        _check_bool(self, "is_error", "is_interrupt")
+        _copy_mapping(self, "options")
+        if interrupt_data is not None:
+            _copy_mapping(self, "interrupt_data")
+        if reason is not None and reason not in _REASONS:
+            raise ValueError(f"ToolResult.reason must be one of {', '.join(_REASONS)}, not {reason!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A tool call of the model, or the fragment of one that has arrived.
+
+    ``key`` names it for the whole run (contract §2) and is empty until the call is identified; ``call_id`` is the
+    provider's id. ``index`` says which call of its message a fragment belongs to. ``arguments`` is ``{}`` until the
+    call is complete, ``arguments_text`` is what was streamed of them. ``result`` is set on the call that the
+    callbacks of its outcome are told of.
+
+    Raises ``TypeError`` for a member of another type, ``ValueError`` for a key, index or status that can't be one.
+    """
+
+    key: str = ""
+    name: str | None = None
+    call_id: str | None = None
+    index: int = 0
+    status: CallStatus = "incomplete"
+    display_text: str | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+    arguments_text: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    result: ToolResult | None = None
+
+    def __post_init__(self) -> None:
+        _check_str(self, "key", "arguments_text")
+        _check_optional_str(self, "name", "call_id", "display_text")
+        _copy_mapping(self, "arguments")
+        _copy_mapping(self, "metadata")
+        if self.key and not is_call_key(self.key):
+            raise ValueError(f"ToolCall.key {self.key!r} must be 1 to 256 of A-Z a-z 0-9 . _ : ~ -, or empty")
+        if not isinstance(self.index, int) or isinstance(self.index, bool):
+            raise TypeError(f"ToolCall.index must be an int, not {type(self.index).__name__}")
+        if self.index < 0:
+            raise ValueError(f"ToolCall.index counts from 0, it can't be {self.index}")
+        if self.status not in _STATUSES:
+            raise ValueError(f"ToolCall.status must be one of {', '.join(_STATUSES)}, not {self.status!r}")
+        if self.result is not None and not isinstance(self.result, ToolResult):
+            raise TypeError(f"ToolCall.result must be a ToolResult or None, not {type(self.result).__name__}")
+
+
+def _parts(content: str | Sequence[ContentPart]) -> tuple[ContentPart, ...]:
+    if isinstance(content, str):
+        return (ContentPart("text", content),)
+    if not isinstance(content, Sequence):
+        raise TypeError(f"ToolResult.content must be a text or ContentParts, not {type(content).__name__}")
+    for part in content:
+        if not isinstance(part, ContentPart):
+            raise TypeError(f"ToolResult.content must hold ContentParts only, not {type(part).__name__}")
+    parts: tuple[ContentPart, ...] = tuple(content)
+    return parts
+
+
+def _check_str(value: object, *names: str) -> None:
+    _check(value, str, "a str", names)
+
+
+def _check_optional_str(value: object, *names: str) -> None:
+    _check(value, str | None, "a str or None", names)
+
+
+def _check_bool(value: object, *names: str) -> None:
+    _check(value, bool, "a bool", names)
+
+
+def _check(value: object, expected: Any, described: str, names: Sequence[str]) -> None:
+    for name in names:
+        given = getattr(value, name)
+        if not isinstance(given, expected):
+            raise TypeError(f"{type(value).__name__}.{name} must be {described}, not {type(given).__name__}")
+
+
+def _copy_mapping(value: object, name: str) -> None:
+    given = getattr(value, name)
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        raise TypeError(f"{type(value).__name__}.{name} must be a mapping with str keys, not {given!r:.80}")
+    object.__setattr__(value, name, dict(given))
