@@ -34,7 +34,7 @@ _TODAY: Final = (
     "Keys come with a later version; an application that mounts the gateway can decide with authorize=."
 )
 
-_log = structlog.get_logger("gateway")
+_log = structlog.get_logger("toolcast.access")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +120,15 @@ class Access:
         raise Problem(
             500, "Authorization failed", f"authorize gave no bool and no Grant for {about}; see the log."
         )
+
+    async def may_administer(self, scope: Scope) -> bool:
+        """Whether the inspector and what else is for the operator is shown: to this machine, to ``admin``, and to
+        everybody where ``TOOLCAST_INSECURE`` shows everybody every run. Who may not gets a 404."""
+        if self._settings.insecure and self.keyless:
+            return True
+        if why_not_local(scope, self._settings.cors_origins) is None:
+            return True
+        return not self.keyless and await self._says_yes(scope, "admin", None)
 
     async def visible(self, scope: Scope, runs: Iterable[str]) -> Sequence[str]:
         """Return those of ``runs`` that the caller may see in a list, in order.

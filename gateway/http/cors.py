@@ -14,7 +14,7 @@ from gateway.http.problems import Header, Problem
 from gateway.http.provenance import is_loopback_origin, is_public_code
 from gateway.settings import Settings
 
-__all__ = ["Cors", "cors_headers"]
+__all__ = ["PUBLIC_HEADERS", "Cors", "cors_headers"]
 
 ALLOWED_METHODS: Final = b"GET, HEAD, POST, DELETE, OPTIONS"
 ALLOWED_HEADERS: Final = b"Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID"
@@ -24,13 +24,14 @@ PREFLIGHT_MAX_AGE: Final = b"7200"
 _MOST_LOGGED: Final = 100
 """Refused origins that are remembered as logged: a stranger must not fill the memory with made-up ones."""
 
-_PUBLIC: Final[list[Header]] = [
+PUBLIC_HEADERS: Final[tuple[Header, ...]] = (
     (b"access-control-allow-origin", b"*"),
     (b"cross-origin-resource-policy", b"cross-origin"),
-]
+)
+"""What `/web/*` says: the same code for everybody, whoever asks."""
 _VARY: Final[Header] = (b"vary", b"Origin")
 
-_log = structlog.get_logger("gateway")
+_log = structlog.get_logger("toolcast.cors")
 
 
 def cors_headers(scope: Scope, settings: Settings, keyless: bool) -> list[Header]:
@@ -40,7 +41,7 @@ def cors_headers(scope: Scope, settings: Settings, keyless: bool) -> list[Header
     is everybody's. ``null`` never may.
     """
     if is_public_code(scope):
-        return list(_PUBLIC)
+        return list(PUBLIC_HEADERS)
 
     origin = _origin(scope)
     if origin is None:

@@ -149,11 +149,15 @@ def _entries(value: bytes) -> Iterator[str]:
 
 def _forwarded_names(value: bytes) -> Iterator[str]:
     text = value.decode("latin-1")
-    found = [match[1].strip().strip('"') for match in _FORWARDED_PAIR.finditer(text)]
+    found = [_unquoted(match[1].strip()) for match in _FORWARDED_PAIR.finditer(text)]
     # A Forwarded whose members can't be read vouches for nobody.
     return iter(
         found if len(found) == len(re.findall(r"(?:for|by|host)\s*=", text, re.IGNORECASE)) else [text]
     )
+
+
+def _unquoted(value: str) -> str:
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] == '"' else value
 
 
 def _names_loopback(value: str) -> bool:
