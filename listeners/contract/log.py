@@ -163,10 +163,10 @@ def read_append_reply(reply: Sequence[Any]) -> Appended | Fenced | Lost | Refuse
     return Appended(epoch, positions, int(reply[4]), _text(reply[5]), bool(int(reply[6])))
 
 
-def read_entries(reply: Iterable[tuple[bytes, dict[bytes, bytes]]]) -> list[Entry]:
-    """Read the reply of ``XRANGE`` on a log; what is not one of our entries is left out."""
+def read_entries(reply: Iterable[Any] | None) -> list[Entry]:
+    """Read the reply of ``XRANGE`` on a log (bytes, not decoded); what is not one of our entries is left out."""
     entries = []
-    for id, fields in reply:
+    for id, fields in reply or ():
         position = Position.parse(id.decode("ascii"))
         if position is not None and fields and b"type" in fields and b"event" in fields:
             entries.append(Entry(position, fields[b"type"].decode(), fields[b"event"]))

@@ -1,0 +1,230 @@
+"""Which runs are watched, and by whom.
+
+The hub asks its :class:`Source` to watch a run while somebody reads it and a little longer, and wakes the readers
+when the source brings something. It knows neither Redis nor HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from gateway.fanout.frames import Format
+from gateway.fanout.runlog import Chunk, RunLog, TypeFilter, encode_entries
+from gateway.fanout.wheel import Wheel
+
+__all__ = ["Hub", "Source", "Subscription", "Watch"]
+
+
+class Source(Protocol):
+    """Brings a run's events into its :class:`Watch`."""
+
+    def watch(self, watch: Watch) -> None:
+        """Begin to bring the run's history and what follows."""
+
+    def unwatch(self, watch: Watch) -> None:
+        """Stop; nobody reads the run any more."""
+
+
+class Watch:
+    """One watched run. ``log`` is its present epoch, ``None`` while Redis has none; ``loaded`` tells that Redis
+    has been asked."""
+
+    __slots__ = ("_ready", "_release", "_waiting", "loaded", "log", "readers", "run")
+
+    def __init__(self, run: str, release: Callable[[Watch], None]) -> None:
+        self.run = run
+        self._release = release
+        self.log: RunLog | None = None
+        self.loaded = False
+        self.readers = 0
+        self._ready: asyncio.Event | None = None
+        self._waiting: set[Subscription] = set()
+
+    def release(self, now: float) -> None:
+        """Let the run go: nobody has read it for a while (a tick of the wheel)."""
+        self._release(self)
+
+    async def ready(self, seconds: float) -> bool:
+        """Wait at most ``seconds`` until Redis has been asked; tells whether it has."""
+        if not self.loaded:
+            self._ready = self._ready or asyncio.Event()
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._ready.wait()
+            except TimeoutError:
+                return False
+        return True
+
+    def brought(self) -> None:
+        """Tell the readers that the log, or what is known of it, has changed."""
+        if self.loaded and self._ready is not None:
+            self._ready.set()
+            self._ready = None
+        if self._waiting:
+            waiting, self._waiting = self._waiting, set()
+            for subscription in waiting:
+                subscription.wake()
+
+
+class Subscription:
+    """One reader: a position in a log plus a wake-up, never a queue."""
+
+    __slots__ = ("_waker", "closed", "format", "log", "seq", "types", "watch")
+
+    def __init__(self, watch: Watch, format: Format, types: TypeFilter | None) -> None:
+        self.watch = watch
+        self.format: Format = format
+        self.types = types
+        self.log: RunLog | None = None
+        self.seq = 0
+        self.closed = False
+        self._waker: asyncio.Future[None] | None = None
+
+    def move(self, log: RunLog, seq: int) -> None:
+        """Stand behind ``seq`` of ``log``."""
+        self.log, self.seq = log, seq
+
+    @property
+    def behind(self) -> bool:
+        """Whether what comes next has left memory and must be read from Redis."""
+        return self.log is not None and self.seq < self.log.head and not self.log.holds(self.seq)
+
+    @property
+    def idle(self) -> bool:
+        """Whether the reader has everything its log holds."""
+        return self.log is not None and self.seq >= self.log.head
+
+    @property
+    def superseded(self) -> bool:
+        """Whether the run has begun a new epoch and this one holds nothing more for the reader."""
+        return self.idle and self.log is not self.watch.log
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether the run has ended without ever reaching the position the reader came with."""
+        return self.log is not None and self.log.ended and self.seq > self.log.head
+
+    @property
+    def ended(self) -> bool:
+        """Whether the reader has been given the terminal event."""
+        return self.log is not None and self.log.ended and self.seq == self.log.head
+
+    def take(self, limit: int) -> bytes:
+        """Return the next bytes held in memory, at most ``limit`` or one frame, and step behind them."""
+        log = self.log
+        if log is None or self.seq >= log.head:
+            return b""
+        chunk: Chunk | None
+        if self.types is None:
+            chunk = log.read(self.seq, self.format, limit=limit)
+        else:
+            chunk = encode_entries(log.entries(self.seq), self.format, self.types, limit=limit)
+        if chunk is None:
+            return b""
+        data, self.seq = chunk
+        return data
+
+    async def wait(self) -> None:
+        """Return when something may have changed: an event, a hang-up, a tick of the wheel, a drain."""
+        if self.closed:
+            return
+        self._waker = asyncio.get_running_loop().create_future()
+        self.watch._waiting.add(self)
+        try:
+            await self._waker
+        finally:
+            self._waker = None
+            self.watch._waiting.discard(self)
+
+    def wake(self) -> None:
+        """End the present :meth:`wait`, if there is one."""
+        if self._waker is not None and not self._waker.done():
+            self._waker.set_result(None)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the reader has everything there is."""
+        return self._waker is not None
+
+    def close(self) -> None:
+        """The reader is gone or shall go."""
+        self.closed = True
+        self.wake()
+
+
+class Hub:
+    """The watched runs of one gateway. ``linger`` is how many seconds a run stays watched without readers, so that
+    a reconnect finds its log in memory."""
+
+    def __init__(self, source: Source, wheel: Wheel, *, linger: float = 5.0) -> None:
+        self._source = source
+        self._wheel = wheel
+        self._linger = linger
+        self._watches: dict[str, Watch] = {}
+        self._subscriptions: set[Subscription] = set()
+        self._empty = asyncio.Event()
+        self.draining = False
+
+    @property
+    def readers(self) -> int:
+        """Open streams."""
+        return len(self._subscriptions)
+
+    def watches(self) -> Iterator[Watch]:
+        """All watched runs."""
+        return iter(list(self._watches.values()))
+
+    def watchers(self, run: str) -> int:
+        """How many streams of this gateway read ``run``."""
+        watch = self._watches.get(run)
+        return watch.readers if watch is not None else 0
+
+    def watch_of(self, run: str) -> Watch | None:
+        """The watch of ``run``, if somebody reads it."""
+        return self._watches.get(run)
+
+    def attach(self, run: str, format: Format = "sse", types: TypeFilter | None = None) -> Subscription:
+        """Open a subscription to ``run``; whoever opens it gives it back to :meth:`detach`."""
+        watch = self._watches.get(run)
+        if watch is None:
+            watch = self._watches[run] = Watch(run, self._release)
+            self._source.watch(watch)
+        self._wheel.remove(watch.release)
+        watch.readers += 1
+        subscription = Subscription(watch, format, types)
+        self._subscriptions.add(subscription)
+        return subscription
+
+    def detach(self, subscription: Subscription) -> None:
+        """Give a subscription back; the last one of a run lets it go after a while."""
+        self._subscriptions.discard(subscription)
+        if self.draining and not self._subscriptions:
+            self._empty.set()
+        watch = subscription.watch
+        watch.readers -= 1
+        if watch.readers == 0:
+            self._wheel.add(self._linger, watch.release)
+
+    def drain(self) -> None:
+        """Ask every stream to end; new ones are refused by whoever sees ``draining``."""
+        self.draining = True
+        for subscription in list(self._subscriptions):
+            subscription.wake()
+        if not self._subscriptions:
+            self._empty.set()
+
+    async def drained(self, seconds: float) -> bool:
+        """Wait at most ``seconds`` after :meth:`drain` for the last stream to end; tells whether it has."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._empty.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _release(self, watch: Watch) -> None:
+        if watch.readers == 0:
+            del self._watches[watch.run]
+            self._source.unwatch(watch)

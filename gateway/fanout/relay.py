@@ -1,0 +1,344 @@
+"""Redis into the hub: pub/sub for what happens, the stream for what was missed. The only reader of Redis.
+
+A run is watched in this order: subscribe to its channel, wait for Redis to confirm, read the log up to its head, then
+follow the channel. What arrives while the log is being read waits its turn; what was read twice is recognised by its
+position; a hole sends the relay back to the stream. History and live events meet without a seam that way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import structlog
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.client import PubSub
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from gateway.fanout.hub import Watch
+from gateway.fanout.runlog import RunLog
+from listeners.contract.events import is_run_id
+from listeners.contract.keys import Keys, runs_channel, runs_index
+from listeners.contract.log import Entry, read_entries, read_message
+from listeners.contract.position import Position
+
+__all__ = ["Relay"]
+
+PAGE_ENTRIES: Final = 500
+"""Entries asked for at once while a log is read."""
+PENDING_EVENTS: Final = 5_000
+"""Events kept aside while a log is read; more than that and the stream is read again instead."""
+RECONNECT_MOST: Final = 2.0
+"""Seconds between two tries at Redis, at most."""
+
+log = structlog.get_logger("toolcast.relay")
+_REDIS_TROUBLE = (RedisError, OSError, asyncio.TimeoutError)
+
+
+@dataclass(slots=True)
+class _Following:
+    """What the relay remembers about a watched run beyond its log."""
+
+    watch: Watch
+    channel: str
+    task: asyncio.Task[None] | None = None
+    pending: list[tuple[Position, str, bytes | None]] = field(default_factory=list)
+    again: bool = False
+
+
+class Relay:
+    """Follows the watched runs on one pub/sub connection and reads history over a small pool.
+
+    ``memory`` bounds the bytes of JSON a run keeps in this process, ``page`` the bytes read for one reader at once.
+    """
+
+    def __init__(
+        self, url: str, namespace: str, *, memory: int = 1024 * 1024, page: int = 256 * 1024
+    ) -> None:
+        self._url = url
+        self._namespace = namespace
+        self._memory = memory
+        self._page = page
+        self._following: dict[str, _Following] = {}
+        self._channels: dict[bytes, _Following] = {}
+        self._pubsub: PubSub | None = None
+        self._runner: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.down_since: float | None = None
+        """``time.time()``-like seconds since when Redis is away; ``None`` while the relay stands."""
+        self.stood = False
+        """Whether the relay has ever stood."""
+        # Commands get bounded waits; the pub/sub connection must outlive any silence.
+        self.redis = Redis(
+            connection_pool=BlockingConnectionPool.from_url(
+                url,
+                max_connections=16,
+                timeout=5,
+                socket_timeout=5,
+                socket_connect_timeout=2,
+                retry=Retry(NoBackoff(), 1),
+            )
+        )
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    def start(self, clock: Callable[[], float]) -> None:
+        """Begin; ``clock`` tells seconds since 1970."""
+        self._clock = clock
+        self._runner = asyncio.create_task(self._run(), name="toolcast relay")
+
+    async def stop(self) -> None:
+        """End every task and connection."""
+        tasks = [*self._tasks, *([self._runner] if self._runner else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._runner = None
+        await self.redis.aclose()
+
+    async def _run(self) -> None:
+        attempt = 0
+        while True:
+            connection = Redis.from_url(
+                self._url, socket_timeout=None, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0)
+            )
+            try:
+                pubsub = connection.pubsub()
+                await pubsub.subscribe(
+                    runs_channel(self._namespace), *(f.channel for f in self._following.values())
+                )
+                self._pubsub = pubsub
+                attempt = 0
+                await self._listen(pubsub)
+            except _REDIS_TROUBLE as error:
+                self._went_down(error)
+            finally:
+                self._pubsub = None
+                with suppress(*_REDIS_TROUBLE):
+                    await connection.aclose()
+            attempt += 1
+            # Jittered, so that a fleet of gateways doesn't return to Redis in one step.
+            await asyncio.sleep(min(RECONNECT_MOST, 0.05 * 2**attempt) * random.uniform(0.5, 1))
+
+    def _went_down(self, error: BaseException) -> None:
+        if self.down_since is None:
+            self.down_since = self._clock()
+            log.warning("redis is away; streams stay open", error=str(error) or type(error).__name__)
+            for following in self._following.values():
+                following.watch.brought()
+
+    def _came_up(self) -> None:
+        if self.down_since is not None:
+            log.info("redis is back", away_s=round(self._clock() - self.down_since, 1))
+        self.down_since = None
+        self.stood = True
+
+    async def _listen(self, pubsub: PubSub) -> None:
+        announcement = runs_channel(self._namespace).encode()
+        while True:
+            message: dict[str, Any] | None = await pubsub.get_message(timeout=None)
+            if message is None:
+                continue
+            if message["type"] == "message":
+                following = self._channels.get(message["channel"])
+                if following is not None:
+                    self._heard(following, message["data"])
+            elif message["type"] == "subscribe":
+                if message["channel"] == announcement:
+                    self._came_up()
+                elif (following := self._channels.get(message["channel"])) is not None:
+                    self._catch_up(following)
+
+    # -- runs ---------------------------------------------------------------------------------------------------
+
+    def watch(self, watch: Watch) -> None:
+        """Follow ``watch.run`` (:class:`~gateway.fanout.hub.Source`)."""
+        following = _Following(watch, Keys(watch.run, self._namespace).channel)
+        self._following[watch.run] = following
+        self._channels[following.channel.encode()] = following
+        # Without a connection there is nothing to do: the next one subscribes to whatever is followed then.
+        if self._pubsub is not None:
+            self._own(self._subscribe(self._pubsub, following))
+
+    def unwatch(self, watch: Watch) -> None:
+        """Let ``watch.run`` go (:class:`~gateway.fanout.hub.Source`)."""
+        following = self._following.pop(watch.run)
+        del self._channels[following.channel.encode()]
+        if following.task is not None:
+            following.task.cancel()
+        if self._pubsub is not None:
+            self._own(self._unsubscribe(self._pubsub, watch.run, following.channel))
+
+    def look_again(self, watch: Watch) -> None:
+        """Ask Redis anew where the run stands; :meth:`Watch.brought` follows."""
+        following = self._following.get(watch.run)
+        if following is not None:
+            watch.loaded = False
+            self._catch_up(following)
+
+    async def _subscribe(self, pubsub: PubSub, following: _Following) -> None:
+        # A broken connection is noticed by who listens on it; it subscribes anew.
+        with suppress(*_REDIS_TROUBLE):
+            await pubsub.subscribe(following.channel)
+
+    async def _unsubscribe(self, pubsub: PubSub, run: str, channel: str) -> None:
+        with suppress(*_REDIS_TROUBLE):
+            if run not in self._following:
+                await pubsub.unsubscribe(channel)
+
+    def _own(self, coroutine: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _heard(self, following: _Following, message: bytes) -> None:
+        read = read_message(message)
+        if read is None:
+            return
+        if following.task is None:
+            self._take(following, *read)
+        elif len(following.pending) < PENDING_EVENTS:
+            following.pending.append(read)
+        else:
+            following.again = True
+
+    def _take(self, following: _Following, position: Position, type: str, event: bytes | None) -> None:
+        run_log = following.watch.log
+        if run_log is not None and run_log.epoch == position.epoch:
+            if position.seq <= run_log.head:
+                return
+            if position.seq == run_log.head + 1 and event is not None:
+                run_log.append(Entry(position, type, event))
+                following.watch.brought()
+                return
+        self._catch_up(following)
+
+    # -- history ------------------------------------------------------------------------------------------------
+
+    def _catch_up(self, following: _Following) -> None:
+        """Read from the stream what is missing; one reader of the stream a run at a time."""
+        if following.task is None:
+            following.task = self._own(self._read_up(following))
+        else:
+            following.again = True
+
+    async def _read_up(self, following: _Following) -> None:
+        watch = following.watch
+        try:
+            while True:
+                following.again = False
+                await self._fill(watch)
+                if not following.again:
+                    break
+        except _REDIS_TROUBLE as error:
+            # The pub/sub connection has its own ways to notice; without this a hole would stay until the next event.
+            log.warning("could not read a run's log", run=watch.run, error=str(error) or type(error).__name__)
+            following.pending.clear()
+            await asyncio.sleep(random.uniform(0.1, 0.5))
+            following.task = None
+            if self._following.get(watch.run) is following:
+                self._catch_up(following)
+            return
+        following.task = None
+        watch.loaded = True
+        pending, following.pending = following.pending, []
+        for i, held in enumerate(pending):
+            if following.task is not None:
+                following.pending += pending[i:]
+                break
+            self._take(following, *held)
+        watch.brought()
+
+    async def _fill(self, watch: Watch) -> None:
+        run_log = watch.log
+        if run_log is not None:
+            while entries := await self._range(watch.run, run_log.position):
+                if entries[0].position != (run_log.epoch, run_log.head + 1):
+                    break  # another epoch, or the log has lost its beginning: the tail is read afresh
+                for entry in entries:
+                    if entry.position.epoch == run_log.epoch:
+                        run_log.append(entry)
+                watch.brought()
+                if entries[-1].position.epoch != run_log.epoch:
+                    break
+            else:
+                return
+        tail = await self._tail(watch.run)
+        if not tail:
+            return
+        epoch = tail[-1].position.epoch
+        fresh = RunLog(epoch, head=tail[0].position.seq - 1, memory=self._memory)
+        for entry in tail:
+            fresh.append(entry)
+        watch.log = fresh
+
+    async def _range(self, run: str, after: Position) -> list[Entry]:
+        key = Keys(run, self._namespace).log
+        return read_entries(await self.redis.xrange(key, min=f"({after}", count=PAGE_ENTRIES))
+
+    async def _tail(self, run: str) -> list[Entry]:
+        """Read the newest entries of the newest epoch, as many as are kept in memory, oldest first."""
+        key = Keys(run, self._namespace).log
+        newest_first: list[Entry] = []
+        size = 0
+        before = "+"
+        while size < self._memory:
+            entries = read_entries(await self.redis.xrevrange(key, max=before, count=PAGE_ENTRIES))
+            for entry in entries:
+                follows = not newest_first or entry.position == (
+                    newest_first[-1].position.epoch,
+                    newest_first[-1].position.seq - 1,
+                )
+                if not follows:
+                    return newest_first[::-1]
+                newest_first.append(entry)
+                size += len(entry.event)
+            if len(entries) < PAGE_ENTRIES:
+                break
+            before = f"({entries[-1].position}"
+        return newest_first[::-1]
+
+    async def page(self, run: str, after: Position) -> list[Entry]:
+        """Read what follows ``after`` in its epoch for a reader whose place has left memory: about ``page`` bytes.
+
+        Raises a ``RedisError`` or ``OSError`` while Redis is away.
+        """
+        key = Keys(run, self._namespace).log
+        found: list[Entry] = []
+        size, count = 0, 32
+        while size < self._page:
+            reply = await self.redis.xrange(
+                key, min=f"({after}", max=f"{after.epoch}-{2**64 - 1}", count=count
+            )
+            entries = read_entries(reply)
+            found += entries
+            size += sum(len(entry.event) for entry in entries)
+            if len(entries) < count:
+                break
+            after = entries[-1].position
+            # Entries differ a hundredfold in size: ask for as many as should fill the page.
+            count = max(1, min(PAGE_ENTRIES, (self._page - size) * len(found) // size))
+        return found
+
+    async def head(self, run: str) -> Position | None:
+        """Where the run's log ends in Redis now; ``None`` if there is none. Raises as :meth:`page` does."""
+        entries = read_entries(await self.redis.xrevrange(Keys(run, self._namespace).log, count=1))
+        return entries[0].position if entries else None
+
+    async def latest(
+        self, offset: int, count: int, fields: Sequence[str]
+    ) -> list[tuple[str, list[bytes | None]]]:
+        """Read runs of the index from the newest on, each with ``fields`` of its meta. Raises as :meth:`page` does."""
+        members: Any = await self.redis.zrevrange(runs_index(self._namespace), offset, offset + count - 1)
+        runs = [run for run in (member.decode("utf-8", "replace") for member in members) if is_run_id(run)]
+        async with self.redis.pipeline(transaction=False) as pipeline:
+            for run in runs:
+                pipeline.hmget(Keys(run, self._namespace).meta, list(fields))
+            return list(zip(runs, await pipeline.execute(), strict=True))

@@ -1,0 +1,81 @@
+"""The TCP connection under a stream: how to end it when its reader takes nothing.
+
+ASGI can only finish a response. A body that must not look finished, and a reader that takes nothing, need
+``transport.abort()``: ``close()`` waits for the buffer for ever. uvicorn's server lists its connections; ours is
+found by the header list that a request shares with its connection.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterable
+from types import FrameType
+from typing import Any
+
+from starlette.types import Scope
+
+__all__ = ["Connections", "DrainFirst"]
+
+
+class DrainFirst:
+    """Stands before uvicorn's signal handlers, so that streams end when the server is told to stop.
+
+    uvicorn waits for running requests before lifespan shuts down, without limit: an open stream would hold it for
+    ever. Its handler is a bound method of its ``Server`` from before lifespan starts, in workers too; under any
+    other server, or in a thread, nothing is done.
+    """
+
+    def __init__(self, drain: Callable[[], object]) -> None:
+        self._drain = drain
+        self._before: dict[int, Any] = {}
+        # Found by the next gateway of this process as it is found on uvicorn's own handler.
+        self.__self__: Any = None
+
+    @property
+    def server(self) -> Any | None:
+        """The ``uvicorn.Server`` that serves this process, once :meth:`install` has found one."""
+        return self.__self__
+
+    def install(self) -> None:
+        """Stand before the handlers of SIGTERM and SIGINT."""
+        server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+        if not (hasattr(server, "server_state") and hasattr(server, "handle_exit")):
+            return
+        self.__self__ = server
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._before[number] = signal.getsignal(number)
+            signal.signal(number, self)
+
+    def remove(self) -> None:
+        """Step aside, unless somebody stands before this in turn."""
+        for number, before in self._before.items():
+            if signal.getsignal(number) is self:
+                signal.signal(number, before)
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal: drain, then let the server do what it would have done."""
+        self._drain()
+        before = self._before[number]
+        if callable(before):
+            before(number, frame)
+
+
+class Connections:
+    """The open connections of ``server``; without a server there is nothing to abort."""
+
+    __slots__ = ("_server",)
+
+    def __init__(self, server: Any | None = None) -> None:
+        self._server = server
+
+    def abort(self, scope: Scope) -> bool:
+        """Cut the connection of the request with ``scope``; tells whether it was found."""
+        open_connections: Iterable[Any] = getattr(
+            getattr(self._server, "server_state", None), "connections", ()
+        )
+        headers = scope["headers"]
+        for protocol in list(open_connections):
+            if getattr(protocol, "headers", None) is headers and protocol.transport is not None:
+                protocol.transport.abort()
+                return True
+        return False

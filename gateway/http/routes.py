@@ -1,0 +1,105 @@
+"""Which URL is answered by what."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from gateway.http.access import Access
+from gateway.http.asked import Asked
+from gateway.http.cors import Cors
+from gateway.http.problems import Header, Problem
+from gateway.http.runs import Runs
+from gateway.http.stream import EventStream, Streams
+from listeners.contract.events import format_time
+
+__all__ = ["Answer", "Endpoint", "EventsEndpoint", "health_routes", "run_routes"]
+
+Answer = Callable[[Scope], Awaitable[tuple[int, list[Header], bytes]]]
+"""From a request to status, headers and JSON; raises :class:`Problem`."""
+
+
+class Endpoint:
+    """A route that answers with JSON, or with the problem that is in the way."""
+
+    def __init__(self, answer: Answer, cors: Cors) -> None:
+        self._answer = answer
+        self._cors = cors
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request; a HEAD gets the headers alone."""
+        headers = self._cors.headers(scope)
+        try:
+            status, own, body = await self._answer(scope)
+        except Problem as problem:
+            return await problem.with_headers(headers)(scope, receive, send)
+        about: list[Header] = []
+        if status != 304:
+            about = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        await send(
+            {
+                "type": "http.response.start",
+                "status": status,
+                "headers": [*about, (b"x-content-type-options", b"nosniff"), *own, *headers],
+            }
+        )
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+
+class EventsEndpoint:
+    """The route of a run's stream: bare ASGI, since every wrapper would stay alive as long as the stream."""
+
+    def __init__(self, streams: Streams, access: Access, cors: Cors) -> None:
+        self._streams = streams
+        self._access = access
+        self._cors = cors
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one reader."""
+        headers = self._cors.headers(scope)
+        try:
+            asked = Asked.read(scope, wait=self._streams.settings.wait)
+            await self._access.check(scope, "subscribe", asked.run)
+            await EventStream(self._streams, asked, scope, receive, send).run(headers)
+        except Problem as problem:
+            await problem.with_headers(headers)(scope, receive, send)
+
+
+def run_routes(streams: Streams, runs: Runs, access: Access, cors: Cors) -> list[BaseRoute]:
+    """Return the routes about runs."""
+    return [
+        Route("/runs", Endpoint(runs.latest, cors), methods=["GET"]),
+        Route("/runs/{run}", Endpoint(runs.one, cors), methods=["GET"]),
+        Route("/runs/{run}/events", EventsEndpoint(streams, access, cors), methods=["GET"]),
+    ]
+
+
+def health_routes(streams: Streams, cors: Cors) -> list[BaseRoute]:
+    """Return the routes that balancers and alerts ask."""
+
+    async def alive(scope: Scope) -> tuple[int, list[Header], bytes]:
+        return 200, _FRESH, b'{"status":"alive"}'
+
+    async def ready(scope: Scope) -> tuple[int, list[Header], bytes]:
+        relay, hub = streams.relay, streams.hub
+        answer: dict[str, object] = {"redis": "up" if relay.down_since is None and relay.stood else "down"}
+        if relay.down_since is not None:
+            answer["since"] = format_time(relay.down_since)
+        if hub.draining:
+            answer["draining"] = True
+        # A later loss of Redis leaves the gateway ready: out of the balancer, a blip would become 503s, and one 503
+        # ends a native EventSource for good. `?redis=1` is for alerts.
+        strict = b"redis=1" in scope["query_string"]
+        usable = relay.stood and not hub.draining and not (strict and relay.down_since is not None)
+        return (200 if usable else 503), _FRESH, msgspec.json.encode(answer)
+
+    return [
+        Route("/healthz", Endpoint(alive, cors), methods=["GET"]),
+        Route("/readyz", Endpoint(ready, cors), methods=["GET"]),
+    ]
+
+
+_FRESH: list[Header] = [(b"cache-control", b"no-store")]

@@ -1,0 +1,411 @@
+"""One reader: ``GET /runs/{run}/events`` as a bare ASGI callable.
+
+One coroutine writes, one small task notices the hang-up, and the wheel does all timing. The order of things is
+contract §4: headers and ``:ok`` at once, then history, then what comes, then the end or an abort.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import structlog
+from redis.exceptions import RedisError
+from starlette.types import Receive, Scope, Send
+
+from gateway.fanout.frames import CONTENT_TYPES, HEARTBEATS, comment, frame, preamble
+from gateway.fanout.hub import Hub
+from gateway.fanout.relay import Relay
+from gateway.fanout.runlog import encode_entries
+from gateway.fanout.states import States
+from gateway.fanout.text import ending
+from gateway.fanout.wheel import Wheel
+from gateway.http.asked import Asked
+from gateway.http.connections import Connections
+from gateway.http.problems import Header, Problem
+from gateway.settings import Settings
+from listeners.contract.events import Event, encode, format_time
+from listeners.contract.fold import SnapshotReason
+from listeners.contract.log import Entry
+from listeners.contract.position import ABSENT, Position
+
+__all__ = ["EventStream", "Streams"]
+
+LOOK_UP: Final = 2.0
+"""Seconds to ask Redis where a run stands before the headers are sent, for answers that depend on it."""
+
+log = structlog.get_logger("toolcast.stream")
+
+
+class Streams:
+    """What all streams of a gateway share; ``clock`` tells seconds since 1970."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        hub: Hub,
+        relay: Relay,
+        states: States,
+        wheel: Wheel,
+        connections: Connections,
+        clock: Callable[[], float],
+    ) -> None:
+        self.settings = settings
+        self.hub = hub
+        self.relay = relay
+        self.states = states
+        self.wheel = wheel
+        self.connections = connections
+        self.clock = clock
+        self.waiting = 0
+        """Streams that wait for a run nobody has published yet."""
+        self.dropped = 0
+        """Streams that were cut because their reader took nothing."""
+
+
+class EventStream:
+    """The stream of one reader, from its first byte to its last."""
+
+    __slots__ = (
+        "_aborted",
+        "_absent_at",
+        "_asked",
+        "_events_sent",
+        "_receive",
+        "_rest",
+        "_scope",
+        "_send",
+        "_shared",
+        "_subscription",
+        "_writing_since",
+        "_wrote_at",
+    )
+
+    def __init__(self, shared: Streams, asked: Asked, scope: Scope, receive: Receive, send: Send) -> None:
+        self._shared = shared
+        self._asked = asked
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._subscription = shared.hub.attach(asked.run, asked.format, asked.types)
+        self._wrote_at = shared.wheel.now()
+        self._writing_since: float | None = None
+        self._absent_at: float | None = None
+        self._aborted = False
+        self._events_sent = False
+        self._rest: list[Entry] = []
+
+    async def run(self, headers: Iterable[Header]) -> None:
+        """Serve the reader; raises :class:`Problem` for what must be answered before the stream begins."""
+        shared, subscription = self._shared, self._subscription
+        hang_up: asyncio.Task[None] | None = None
+        try:
+            if shared.hub.draining:
+                raise Problem(
+                    503, "Stopping", "This gateway is stopping; try again.", headers=[(b"retry-after", b"1")]
+                )
+            if await self._nothing_left():
+                await self._send({"type": "http.response.start", "status": 204, "headers": list(headers)})
+                await self._send({"type": "http.response.body", "body": b""})
+                return
+            await self._open(headers)
+            if self._scope["method"] == "HEAD":
+                await self._send({"type": "http.response.body", "body": b""})
+                return
+            # Held only while it runs: the reader ends when it does, and ends it.
+            hang_up = asyncio.create_task(self._watch_hang_up(), name="hang-up")
+            shared.wheel.add(self._interval, self._tick)
+            await self._write(preamble(self._asked.format, retry=_jittered(2000)))
+            await self._serve()
+        finally:
+            subscription.closed = True
+            self._present()
+            shared.hub.detach(subscription)
+            shared.wheel.remove(self._tick)
+            if hang_up is not None:
+                if self._aborted:
+                    # The server hears of the cut connection in a later turn of the loop, and would complain about an
+                    # unfinished response if this returned before.
+                    await asyncio.wait({hang_up}, timeout=0.5)
+                hang_up.cancel()
+
+    # -- before the headers -------------------------------------------------------------------------------------
+
+    async def _nothing_left(self) -> bool:
+        """Tell whether the answer is 204; asks Redis only where the answer's status depends on it."""
+        asked, watch = self._asked, self._subscription.watch
+        crowded = 0 < self._shared.settings.max_waiting <= self._shared.waiting
+        if asked.after is None and asked.wait > 0 and not crowded:
+            return False
+        known = await watch.ready(LOOK_UP)
+        if not known:
+            if asked.wait == 0:
+                raise Problem(
+                    503,
+                    "Redis is away",
+                    "The log can't be read now; try again.",
+                    headers=[(b"retry-after", b"2")],
+                )
+            return False
+        if watch.log is None:
+            if asked.after == ABSENT:
+                return True
+            if asked.wait == 0:
+                raise Problem(
+                    404, "No such run", f"Nobody has published run {asked.run!r}, or its log has expired."
+                )
+            if crowded:
+                raise Problem(
+                    503,
+                    "Too many waiting streams",
+                    f"{self._shared.waiting} streams wait for runs that nobody has published; try again, "
+                    "or raise TOOLCAST_MAX_WAITING.",
+                    headers=[(b"retry-after", b"5")],
+                )
+            return False
+        return watch.log.ended and asked.after == watch.log.position
+
+    async def _open(self, headers: Iterable[Header]) -> None:
+        await self._send(
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [
+                    (b"content-type", CONTENT_TYPES[self._asked.format].encode()),
+                    (b"cache-control", b"no-store, no-transform"),
+                    (b"x-accel-buffering", b"no"),
+                    (b"x-content-type-options", b"nosniff"),
+                    *headers,
+                ],
+            }
+        )
+
+    # -- the stream ---------------------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        subscription = self._subscription
+        limit = self._shared.settings.write
+        while not subscription.closed:
+            if self._shared.hub.draining:
+                return await self._farewell()
+            if subscription.log is None:
+                if await self._begin():
+                    return
+                continue
+            data = await self._page() if subscription.behind else subscription.take(limit)
+            if subscription.ended:
+                return await self._finish(data)
+            if data:
+                self._events_sent = True
+                await self._write(data)
+            elif subscription.superseded or subscription.overtaken:
+                await self._snapshot("restarted")
+            elif subscription.idle:
+                await self._silence()
+
+    async def _begin(self) -> bool:
+        """Find the reader's first place, or wait for the run; tells whether that was the end."""
+        asked, watch, subscription = self._asked, self._subscription.watch, self._subscription
+        if not watch.loaded:
+            if self._shared.relay.down_since is not None:
+                await self._say("redis is away, waiting")
+            await self._silence()
+            return False
+        run_log = watch.log
+        if run_log is None:
+            return await self._absent()
+        waited = self._present()
+        after = asked.after
+        if after is None:
+            # A run that begins under a reader's eyes begins with its first event, whatever `from` says.
+            if asked.origin == "start" or waited:
+                subscription.move(run_log, 0)
+            else:
+                await self._snapshot("join")
+        elif after == "garbage" or after == ABSENT:
+            await self._snapshot("join")
+        elif after.epoch != run_log.epoch:
+            await self._snapshot("restarted")
+        else:
+            if after.seq > run_log.head:
+                # Memory may lag behind what another gateway has served.
+                self._shared.relay.look_again(watch)
+                await watch.ready(LOOK_UP)
+            subscription.move(run_log, after.seq)
+        return False
+
+    async def _absent(self) -> bool:
+        """Wait for a run nobody has published yet; tells whether the wait is over."""
+        now = self._shared.wheel.now()
+        if self._absent_at is None:
+            self._absent_at = now
+            self._shared.waiting += 1
+            await self._say(f"waiting for run {self._asked.run}")
+        elif now - self._absent_at >= self._asked.wait:
+            self._present()
+            data = {"reason": "absent", "run": self._asked.run, "position": str(ABSENT), "status": "waiting"}
+            event = Event(
+                type="snapshot",
+                run=self._asked.run,
+                time=format_time(self._shared.clock()),
+                data={**data, "calls": []},
+            )
+            await self._last(frame(Entry(ABSENT, "snapshot", encode(event)), self._asked.format))
+            return True
+        await self._silence()
+        return False
+
+    def _present(self) -> bool:
+        """The reader waits no longer; tells whether it did."""
+        waited = self._absent_at is not None
+        if waited:
+            self._absent_at = None
+            self._shared.waiting -= 1
+        return waited
+
+    async def _snapshot(self, reason: SnapshotReason) -> None:
+        subscription = self._subscription
+        run_log = subscription.watch.log
+        if run_log is None:
+            return
+        try:
+            entry, seq = await self._shared.states.snapshot(
+                self._asked.run,
+                run_log,
+                reason=reason,
+                calls=self._asked.origin != "now" or reason != "join",
+                now=self._shared.clock(),
+            )
+        except (RedisError, OSError):
+            return await self._pause()
+        subscription.move(run_log, seq)
+        await self._write(frame(entry, self._asked.format))
+
+    async def _page(self) -> bytes:
+        """Read on for a reader whose place has left memory; empty after a snapshot or while Redis is away."""
+        subscription = self._subscription
+        run_log = subscription.log
+        assert run_log is not None  # `behind` has just said so
+        if not self._rest:
+            try:
+                self._rest = await self._shared.relay.page(
+                    self._asked.run, Position(run_log.epoch, subscription.seq)
+                )
+            except (RedisError, OSError):
+                await self._pause()
+                return b""
+        if not self._rest or self._rest[0].position.seq != subscription.seq + 1:
+            self._rest = []
+            if run_log is not subscription.watch.log:
+                await self._snapshot("restarted")
+            else:
+                await self._snapshot("lagged" if self._events_sent else "trimmed")
+            return b""
+        data, seq = encode_entries(
+            self._rest, self._asked.format, self._asked.types, limit=self._shared.settings.write
+        )
+        self._rest = self._rest[seq - subscription.seq :]
+        subscription.seq = seq
+        return data
+
+    async def _pause(self) -> None:
+        """Redis is away and the reader needs it: wait for the wheel or the relay, whoever is first."""
+        await self._say("redis is away, waiting")
+        await self._silence()
+
+    async def _silence(self) -> None:
+        await self._subscription.wait()
+        await self._beat()
+
+    async def _beat(self) -> None:
+        if self._shared.wheel.now() - self._wrote_at >= self._shared.settings.heartbeat:
+            beat = HEARTBEATS[self._asked.format]
+            self._wrote_at = self._shared.wheel.now()
+            if beat and not self._subscription.closed:
+                await self._write(beat)
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    async def _finish(self, data: bytes) -> None:
+        """The terminal event has been reached: the body ends cleanly."""
+        if self._asked.format == "text":
+            run_log = self._subscription.log
+            assert run_log is not None  # only a log ends
+            try:
+                state = await self._shared.states.at(self._asked.run, run_log.position, run_log)
+                data += ending(state).encode()
+            except (RedisError, OSError):
+                data += b"(ended)\n"
+        await self._last(data)
+
+    async def _last(self, data: bytes) -> None:
+        self._writing_since = self._shared.wheel.now()
+        await self._send({"type": "http.response.body", "body": data, "more_body": False})
+
+    async def _farewell(self) -> None:
+        """The gateway stops: let the reader take its last bytes, then cut, so that it knows that this isn't the end."""
+        drain = self._shared.settings.drain
+        again = preamble(self._asked.format, retry=_jittered(1500)).removeprefix(b":ok\n")
+        data = comment("the gateway is stopping; reconnect", self._asked.format) + again
+        spread = random.uniform(0.2, 1.0) * drain
+        try:
+            async with asyncio.timeout(spread):
+                await self._write(data)
+                while not self._subscription.closed:
+                    await self._subscription.wait()
+        except TimeoutError:
+            pass
+        self._abort()
+
+    def _abort(self) -> None:
+        self._aborted = self._shared.connections.abort(self._scope)
+        self._subscription.close()
+
+    async def _watch_hang_up(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._subscription.close()
+
+    # -- bytes and time -----------------------------------------------------------------------------------------
+
+    async def _write(self, data: bytes) -> None:
+        self._writing_since = self._wrote_at = self._shared.wheel.now()
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        self._writing_since = None
+
+    async def _say(self, text: str) -> None:
+        if said := comment(text, self._asked.format):
+            await self._write(said)
+
+    @property
+    def _interval(self) -> float:
+        return min(self._shared.settings.heartbeat, self._shared.settings.write_timeout)
+
+    def _tick(self, now: float) -> float | None:
+        """Called by the wheel: wakes a silent reader for its heartbeat, drops one that takes nothing."""
+        if self._subscription.closed:
+            return None
+        settings = self._shared.settings
+        if self._writing_since is not None and now - self._writing_since >= settings.write_timeout:
+            self._shared.dropped += 1
+            log.info("reader takes nothing; dropped", run=self._asked.run)
+            self._abort()
+            return None
+        deadline = now + self._interval
+        if self._absent_at is not None:
+            deadline = min(deadline, self._absent_at + self._asked.wait)
+            if now >= self._absent_at + self._asked.wait:
+                self._subscription.wake()
+        due = self._wrote_at + settings.heartbeat
+        if self._subscription.waiting and now >= due:
+            self._subscription.wake()
+        elif now < due:
+            deadline = min(deadline, due)
+        return max(deadline - now, 0)
+
+
+def _jittered(milliseconds: int) -> int:
+    return int(milliseconds * random.uniform(0.75, 1.5))
