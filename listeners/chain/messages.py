@@ -133,15 +133,13 @@ class ToolCall:
 
 
 def _parts(content: str | Sequence[ContentPart]) -> tuple[ContentPart, ...]:
-    if isinstance(content, str):
-        return (ContentPart("text", content),)
-    if not isinstance(content, Sequence):
-        raise TypeError(f"ToolResult.content must be a text or ContentParts, not {type(content).__name__}")
-    for part in content:
+    parts: Sequence[ContentPart] = [ContentPart("text", content)] if isinstance(content, str) else content
+    if not isinstance(parts, Sequence):
+        raise TypeError(f"ToolResult.content must be a text or ContentParts, not {type(parts).__name__}")
+    for part in parts:
         if not isinstance(part, ContentPart):
             raise TypeError(f"ToolResult.content must hold ContentParts only, not {type(part).__name__}")
-    parts: tuple[ContentPart, ...] = tuple(content)
-    return parts
+    return tuple(parts)
 
 
 def _check_str(value: object, *names: str) -> None:
