@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from starlette.routing import Route, Router
+from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.fanout.hub import Hub
@@ -21,7 +21,7 @@ from gateway.http.access import Access, Authorize
 from gateway.http.connections import Connections, DrainFirst
 from gateway.http.cors import Cors
 from gateway.http.problems import Problem
-from gateway.http.routes import health_routes, run_routes
+from gateway.http.routes import health_routes, page_routes, run_routes
 from gateway.http.runs import Runs
 from gateway.http.static import WebFiles, find_web
 from gateway.http.stream import Streams
@@ -94,15 +94,13 @@ class Gateway:
             clock=time.time,
         )
         runs = Runs(hub=hub, relay=relay, states=states, access=self._access)
-        files = WebFiles(find_web())
         turning = asyncio.create_task(_turn(wheel), name="toolcast wheel")
         relay.start(time.time)
         self._router = Router(
             [
                 *run_routes(streams, runs, self._access, self._cors),
                 *health_routes(streams, self._cors),
-                Route("/", files.page),
-                Route("/web/{path:path}", files.module),
+                *page_routes(WebFiles(find_web())),
             ],
             redirect_slashes=False,
             default=_not_found,

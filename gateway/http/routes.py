@@ -6,17 +6,18 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 from starlette.routing import BaseRoute, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.http.access import Access
 from gateway.http.asked import Asked
 from gateway.http.cors import Cors
 from gateway.http.problems import Header, Problem
 from gateway.http.runs import Runs
+from gateway.http.static import WebFiles
 from gateway.http.stream import EventStream, Streams
 from listeners.contract.events import format_time
 
-__all__ = ["Answer", "Endpoint", "EventsEndpoint", "health_routes", "run_routes"]
+__all__ = ["Answer", "Endpoint", "EventsEndpoint", "health_routes", "page_routes", "run_routes"]
 
 Answer = Callable[[Scope], Awaitable[tuple[int, list[Header], bytes]]]
 """From a request to status, headers and JSON; raises :class:`Problem`."""
@@ -66,6 +67,21 @@ class EventsEndpoint:
             await EventStream(self._streams, asked, scope, receive, send).run(headers)
         except Problem as problem:
             await problem.with_headers(headers)(scope, receive, send)
+
+
+class _Bare:
+    """An ASGI callable as a route's endpoint: Starlette takes functions for something that wants a ``Request``."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+
+def page_routes(files: WebFiles) -> list[BaseRoute]:
+    """Return the routes of the inspector and the browser modules."""
+    return [Route("/", _Bare(files.page)), Route("/web/{path:path}", _Bare(files.module))]
 
 
 def run_routes(streams: Streams, runs: Runs, access: Access, cors: Cors) -> list[BaseRoute]:

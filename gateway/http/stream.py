@@ -243,6 +243,7 @@ class EventStream:
         if self._absent_at is None:
             self._absent_at = now
             self._shared.waiting += 1
+            self._shared.wheel.add(min(self._interval, self._asked.wait), self._tick)
             await self._say(f"waiting for run {self._asked.run}")
         elif now - self._absent_at >= self._asked.wait:
             self._present()

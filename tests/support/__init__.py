@@ -1,0 +1,1 @@
+"""What tests of several kinds share: real servers, raw readers, bounded waits."""

@@ -1,0 +1,66 @@
+"""A writer that appends through the real script, for tests that need exact control over what stands in a log."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from redis import Redis
+
+from listeners.contract.events import CallRef, Event, encode, format_time
+from listeners.contract.keys import Keys
+from listeners.contract.log import (
+    Appended,
+    Batch,
+    Fenced,
+    Limits,
+    Lost,
+    Refused,
+    append_script,
+    index_commands,
+    read_append_reply,
+)
+
+__all__ = ["Writer"]
+
+
+class Writer:
+    """One writer of one run."""
+
+    def __init__(self, redis: Redis, run: str, *, name: str = "writer", limits: Limits | None = None) -> None:
+        self.redis = redis
+        self.keys = Keys(run)
+        self.name = name
+        self.limits = limits or Limits()
+        self.first = 1
+        self.epoch: int | None = None
+        self._script = redis.register_script(append_script())
+
+    def event(self, type: str, *, call: CallRef | None = None, **data: Any) -> tuple[str, bytes]:
+        event = Event(type=type, run=self.keys.run, time=format_time(time.time()), call=call, data=data)
+        return type, encode(event)
+
+    def append(self, *events: tuple[str, bytes]) -> Appended | Fenced | Lost | Refused:
+        batch = Batch(
+            keys=self.keys, writer=self.name, first=self.first, epoch=self.epoch, events=tuple(events)
+        )
+        reply = self._script(keys=batch.script_keys(), args=batch.script_arguments(self.limits))
+        answer = read_append_reply(reply)
+        if isinstance(answer, Appended):
+            self.first += len(events)
+            self.epoch = answer.epoch
+            if answer.status_changed:
+                for command in index_commands(self.keys, answer.status, millis=int(time.time() * 1000)):
+                    self.redis.execute_command(*command)
+        return answer
+
+    def start(self, title: str = "A run") -> None:
+        self.append(self.event("run_started", title=title))
+
+    def numbers(self, count: int, *, start: int = 0, batch: int = 100) -> None:
+        """Append ``count`` events that carry their number."""
+        for at in range(start, start + count, batch):
+            self.append(*(self.event("x_n", n=n) for n in range(at, min(at + batch, start + count))))
+
+    def end(self) -> None:
+        self.append(self.event("run_completed"))
