@@ -37,9 +37,10 @@ async def read_stream(
     stop_after: int | None = None,
     timeout: float = 30,
     opened: asyncio.Event | None = None,
+    into: Received | None = None,
 ) -> Received:
-    """Read ``path`` until the body ends or ``stop_after`` events have come."""
-    received = Received()
+    """Read ``path`` until the body ends or ``stop_after`` events have come; ``into`` can be watched meanwhile."""
+    received = Received() if into is None else into
     async with asyncio.timeout(timeout):
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**22)
         try:
