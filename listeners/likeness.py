@@ -39,6 +39,9 @@ def tool_name(tool: Any) -> str:
 
 def binder(tool: Callable[..., Any]) -> ToolInput:
     """Bind a call's arguments to ``tool``'s signature, which is read once."""
+    if isinstance(tool, functools.partial):
+        # One that was dressed as its function has that function's signature: too many parameters to bind to.
+        tool = functools.partial(tool.func, *tool.args, **tool.keywords)
     try:
         signature = inspect.signature(tool)
     except (TypeError, ValueError):  # several builtins have none
