@@ -76,10 +76,8 @@ async def test_curl_exits_zero_by_itself(redis: Redis, shared_gateway: GatewayPr
     )
     assert code == "204"
     ndjson = await asyncio.to_thread(curl, f"{url}?format=ndjson")
-    jq = subprocess.run(
-        ["jq", "-r", ".id"], input=ndjson, check=True, capture_output=True, text=True, timeout=20
-    )
-    assert jq.stdout.split() == positions
+    ids = await asyncio.to_thread(run, "jq", "-r", ".id", input=ndjson)
+    assert ids.split() == positions
     text = await asyncio.to_thread(curl, f"{url}?format=text")
     assert text.startswith("Which modules?  20")
     assert "▶ web_search        Searching the web…" in text
