@@ -1,0 +1,159 @@
+"""A publisher in a process of its own: ``python -m benchmarks.publish TARGET --runs a,b --events N --rate R``.
+
+``TARGET`` is ``redis://host:port``, which is appended to through the script of the contract, or ``http://host:port``,
+an nchan to POST to. Both get the same events, each stamped with ``"ts"`` (nanoseconds since 1970) when it leaves.
+The process prints ``ready``, waits for a line, publishes, and prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from redis import Redis
+
+from listeners.contract.events import CallRef, Event, encode, format_time
+from listeners.contract.keys import Keys
+from listeners.contract.log import Appended, Batch, Limits, append_script, read_append_reply
+
+EVENT_TYPE = "tool_progress"
+
+
+class Target(Protocol):
+    """Something to publish to."""
+
+    def one(self, run: str, event: bytes) -> None:
+        """Publish one event and wait until it is taken."""
+
+    def burst(self, events: Sequence[tuple[str, bytes]]) -> None:
+        """Publish (run, event) pairs as fast as the target takes them."""
+
+
+class Log:
+    """Runs in Redis. They begin with ``run_started``, which carries no stamp and is therefore not counted."""
+
+    def __init__(self, url: str, runs: Sequence[str]) -> None:
+        self._redis = Redis.from_url(url)
+        self._script = self._redis.register_script(append_script())
+        self._limits = Limits(keep_open=600)
+        self._epochs: dict[str, int | None] = dict.fromkeys(runs)
+        self._next = dict.fromkeys(runs, 1)
+        for run in runs:
+            started = Event(type="run_started", run=run, time=format_time(time.time()))
+            self._settle(run, self._send(run, [("run_started", encode(started))]))
+
+    def one(self, run: str, event: bytes) -> None:
+        self._settle(run, self._send(run, [(EVENT_TYPE, event)]))
+
+    def burst(self, events: Sequence[tuple[str, bytes]]) -> None:
+        with self._redis.pipeline(transaction=False) as pipeline:
+            for run in self._next:
+                self._send(run, [(EVENT_TYPE, event) for name, event in events if name == run], pipeline)
+            for run, reply in zip(self._next, pipeline.execute(), strict=True):
+                self._settle(run, reply)
+
+    def _send(self, run: str, events: list[tuple[str, bytes]], client: Redis | None = None) -> list[object]:
+        batch = Batch(
+            keys=Keys(run),
+            writer="benchmark",
+            first=self._next[run],
+            epoch=self._epochs[run],
+            events=tuple(events),
+        )
+        self._next[run] += len(events)
+        reply: list[object] = self._script(
+            keys=batch.script_keys(), args=batch.script_arguments(self._limits), client=client
+        )
+        return reply
+
+    def _settle(self, run: str, reply: list[object]) -> None:
+        answer = read_append_reply(reply)
+        if not isinstance(answer, Appended):
+            raise RuntimeError(f"the log of {run} took nothing: {answer}")
+        self._epochs[run] = answer.epoch
+
+
+class Nchan:
+    """Channels of an nchan: one request an event, on a connection kept open for each run."""
+
+    def __init__(self, url: str, runs: Sequence[str]) -> None:
+        parts = urlsplit(url)
+        self._sockets = {run: socket.create_connection((parts.hostname, parts.port), 30) for run in runs}
+        self._heads = {
+            run: f"POST /pub/{run} HTTP/1.1\r\nHost: localhost\r\nX-EventSource-Event: {EVENT_TYPE}\r\n".encode()
+            for run in runs
+        }
+
+    def one(self, run: str, event: bytes) -> None:
+        self._sockets[run].sendall(self._request(run, event))
+        self._answers(run, 1)
+
+    def burst(self, events: Sequence[tuple[str, bytes]]) -> None:
+        # Pipelined, so that nchan is measured and not the round trips of its publisher.
+        for run, connection in self._sockets.items():
+            requests = [self._request(run, event) for name, event in events if name == run]
+            connection.sendall(b"".join(requests))
+        for run in self._sockets:
+            self._answers(run, sum(name == run for name, _ in events))
+
+    def _request(self, run: str, event: bytes) -> bytes:
+        return b"%bContent-Length: %d\r\n\r\n%b" % (self._heads[run], len(event), event)
+
+    def _answers(self, run: str, count: int) -> None:
+        held = b""
+        while held.count(b"HTTP/1.1 20") < count:
+            got = self._sockets[run].recv(1 << 18)
+            if not got:
+                raise RuntimeError(f"nchan closed the publisher's connection after {held[-200:]!r}")
+            held += got
+
+
+def event_of(run: str, number: int) -> bytes:
+    """About 300 bytes of JSON: a step of a tool call, stamped now."""
+    call = CallRef(key="call_1", id="call_1", name="web_search", title="Searching the web…", attempt=1)
+    data = {"progress": number, "message": "reading page 3 of 10", "ts": time.time_ns()}
+    return encode(Event(type=EVENT_TYPE, run=run, time=format_time(time.time()), call=call, data=data))
+
+
+def publish(target: Target, runs: Sequence[str], *, events: int, rate: float) -> dict[str, float]:
+    """Publish ``events`` over ``runs`` in turn, ``rate`` a second, or all at once if it is 0.
+
+    Returns how long it took and how late the last event left, in seconds.
+    """
+    start = time.monotonic()
+    if not rate:
+        target.burst([(runs[i % len(runs)], event_of(runs[i % len(runs)], i)) for i in range(events)])
+        return {"took_s": time.monotonic() - start, "late_s": 0.0}
+    for i in range(events):
+        due = start + i / rate
+        if (left := due - time.monotonic()) > 0:
+            time.sleep(left)
+        run = runs[i % len(runs)]
+        target.one(run, event_of(run, i))
+    took = time.monotonic() - start
+    return {"took_s": took, "late_s": max(0.0, took - events / rate)}
+
+
+def main() -> None:
+    """Prepare, wait for a line on stdin, publish."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("target")
+    parser.add_argument("--runs", required=True, help="run ids, separated by commas")
+    parser.add_argument("--events", type=int, required=True)
+    parser.add_argument("--rate", type=float, default=0.0, help="events a second; 0: all at once")
+    given = parser.parse_args()
+    runs = given.runs.split(",")
+    target: Target = (Nchan if given.target.startswith("http:") else Log)(given.target, runs)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(json.dumps(publish(target, runs, events=given.events, rate=given.rate)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
