@@ -15,12 +15,17 @@ from structlog.typing import Processor
 
 __all__ = ["configure_logs"]
 
-# uvicorn tells of its start, its stop and its protocol in lines of its own; ours say the same with the address.
+# uvicorn tells of its start and its stop in lines of its own; ours say the same, with the address.
 _QUIET: Final = ("uvicorn", "uvicorn.error", "uvicorn.asgi", "asyncio")
 
 
-def configure_logs(log_format: Literal["console", "json"], *, stream: TextIO | None = None) -> None:
-    """Send structlog's lines and the standard library's to ``stream`` (standard error) in ``log_format``."""
+def configure_logs(
+    log_format: Literal["console", "json"], *, own_process: bool = False, stream: TextIO | None = None
+) -> None:
+    """Send structlog's lines and the standard library's to ``stream`` (standard error) in ``log_format``.
+
+    ``own_process``: nobody else has a say, so the server's own lines are left out below a warning.
+    """
     out = stream or sys.stderr
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -46,8 +51,9 @@ def configure_logs(log_format: Literal["console", "json"], *, stream: TextIO | N
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.INFO)
-    for name in _QUIET:
-        logging.getLogger(name).setLevel(logging.WARNING)
+    if own_process:
+        for name in _QUIET:
+            logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def _renderer(log_format: Literal["console", "json"], *, colours: bool) -> list[Processor]:

@@ -1,1 +1,1 @@
-"""."""
+"""The commands of ``toolcast``, one file each."""

@@ -16,14 +16,17 @@ def as_before() -> Iterator[None]:
     """Logging belongs to the process: put back what was there."""
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
+    server = logging.getLogger("uvicorn.error").level
     yield
     structlog.reset_defaults()
     root.handlers, root.level = handlers, level
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi", "asyncio"):
+        logging.getLogger(name).setLevel(server)
 
 
 def test_json_is_one_object_a_line_from_both_kinds_of_loggers() -> None:
     out = io.StringIO()
-    configure_logs("json", stream=out)
+    configure_logs("json", own_process=True, stream=out)
     structlog.get_logger("toolcast.stream").info("reader dropped", run="demo", reason="took nothing")
     logging.getLogger("listeners").warning("run %s: %d events lost", "demo", 3)
     logging.getLogger("uvicorn.error").info("Started server process [1]")
