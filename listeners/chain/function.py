@@ -139,7 +139,7 @@ def _title(name: str, display_text: object) -> object:
         raise TypeError(
             f"{name}: display_text must be a text, (running, done, failed[, asking]), or a function of the arguments"
         )
-    if len(display_text) not in (3, 4):
+    if not 1 <= len(display_text) <= 4:
         raise ValueError(
             f"{name}: display_text has {len(display_text)} texts; give (running, done, failed[, asking])"
         )
