@@ -132,8 +132,8 @@ export function runDuration(state, now = NaN) {
   return from === undefined || Number.isNaN(to) ? undefined : Math.max(0, to - from)
 }
 
-/** @param {RunState} state of a run whose log is gone, or that never was: contract §4 says `0-0` for both */
-export const isGone = (state) => state.position === '0-0'
+/** Whether all that is left of a run is its stub. @param {RunState} state contract §4: `0-0` is no position */
+export const isExpired = (state) => state.position === '0-0' && state.status !== 'waiting'
 
 /**
  * A whole run as one line.
@@ -145,7 +145,7 @@ export const isGone = (state) => state.position === '0-0'
 export function describeRun(state, now) {
   const { status } = state
   const calls = state.calls ?? []
-  if (status === 'waiting' || isGone(state)) return undefined
+  if (status === 'waiting' || isExpired(state)) return undefined
   if (status === 'completed') {
     const n = calls.length + (state.calls_dropped ?? 0)
     const ms = runDuration(state)
