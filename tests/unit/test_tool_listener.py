@@ -6,7 +6,9 @@ import asyncio
 import functools
 import inspect
 import logging
+import threading
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -391,6 +393,30 @@ async def test_concurrent_calls_keep_their_contexts_apart() -> None:
     await asyncio.gather(*(observed(n) for n in range(20)))
     assert len(listener.told) == 20
     assert all(context == result for _, context, _, _, result in listener.told)
+
+
+async def test_methods_run_in_the_thread_and_context_of_the_tool() -> None:
+    """What before_call sets is seen by the body and by after_call, in whatever thread the tool is called."""
+    spot: ContextVar[str] = ContextVar("spot", default="unset")
+
+    class Placing(ToolCallListener):
+        def before_call(self, *_: Any) -> int:
+            spot.set("set by before_call")
+            return threading.get_ident()
+
+        def after_call(self, context: Any, tool_name: str, tool_input: Any, result: Any, /) -> None:
+            assert (context, spot.get()) == (threading.get_ident(), "set by before_call")
+
+    def function() -> tuple[int, str]:
+        return threading.get_ident(), spot.get()
+
+    async def waiting() -> tuple[int, str]:
+        await asyncio.sleep(0)
+        return function()
+
+    thread, seen = await asyncio.to_thread(wrap(function, Placing()))
+    assert (thread != threading.get_ident(), seen) == (True, "set by before_call")
+    assert await wrap(waiting, Placing())() == (threading.get_ident(), "set by before_call")
 
 
 async def test_cancelling_a_task_tells_on_cancel_and_goes_on() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import operator
 import sys
 import types
 import typing
@@ -283,6 +282,14 @@ def variadic(a: int, *args: int, b: int = 2, **kwargs: int) -> None: ...
 def clash(a: int, /, **kwargs: int) -> None: ...
 
 
+class Unsigned:
+    """A callable without a signature, as some of C are."""
+
+    __signature__ = "unknown"
+
+    def __call__(self, *args: object, **kwargs: object) -> None: ...
+
+
 @pytest.mark.parametrize(
     ("tool", "args", "kwargs", "expected"),
     [
@@ -300,7 +307,7 @@ def clash(a: int, /, **kwargs: int) -> None: ...
         (Finder(), ("x", "y"), {}, {"query": "x", "more": ("y",)}),
         (print, ("x", "y"), {"end": ""}, {"args": ("x", "y"), "end": ""}),
         (dict, (), {"a": 1}, {"a": 1}),
-        (operator.itemgetter(0), (["x"],), {}, {"args": (["x"],)}),
+        (Unsigned(), ("x",), {"end": ""}, {"args": ("x",), "end": ""}),
     ],
 )
 def test_tool_input_is_what_was_bound(
