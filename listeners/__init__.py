@@ -1,1 +1,60 @@
-"""."""
+"""Inside the agent: wrap its tools, publish its run.
+
+Names are loaded when they are first used, since every ``pytest`` run of a project with toolcast installed imports
+this package.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+# Not lazily: the function has its module's name, and whoever imports the module first would find that instead.
+from listeners.progress import progress
+
+if TYPE_CHECKING:
+    from listeners.contract.events import RunIdError
+    from listeners.errors import ToolError
+    from listeners.publishing.call import Call
+    from listeners.publishing.publisher import RunPublisher
+    from listeners.redis_listener import RedisListener
+    from listeners.run_ids import new_run_id
+    from listeners.tool_listener import ToolCallListener, wrap, wrap_all
+
+__all__ = [
+    "Call",
+    "RedisListener",
+    "RunIdError",
+    "RunPublisher",
+    "ToolCallListener",
+    "ToolError",
+    "new_run_id",
+    "progress",
+    "wrap",
+    "wrap_all",
+]
+
+_HOMES: Final = {
+    "Call": "listeners.publishing.call",
+    "RedisListener": "listeners.redis_listener",
+    "RunIdError": "listeners.contract.events",
+    "RunPublisher": "listeners.publishing.publisher",
+    "ToolCallListener": "listeners.tool_listener",
+    "ToolError": "listeners.errors",
+    "new_run_id": "listeners.run_ids",
+    "wrap": "listeners.tool_listener",
+    "wrap_all": "listeners.tool_listener",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

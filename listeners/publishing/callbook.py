@@ -1,0 +1,87 @@
+"""The calls of one run as one publisher knows them: their keys, which are open, and how to find them again."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Final
+
+from listeners.publishing.call import Call
+
+__all__ = ["CallBook", "usable_id"]
+
+_PROVIDER_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:~-]{0,63}")
+_KEY_LENGTH: Final = 256
+_MOST_ENDED: Final = 2_000
+
+
+def usable_id(id: str | None) -> str | None:
+    """Return a provider's id if it can be a key: at most 64 characters of those that keys are made of."""
+    return id if id is not None and _PROVIDER_ID.fullmatch(id) else None
+
+
+class CallBook:
+    """Keys and calls of a run. Its owner locks."""
+
+    def __init__(self) -> None:
+        self._keys: set[str] = set()
+        self._made_up = 0
+        self._latest: OrderedDict[Hashable, Call] = OrderedDict()
+        self._open: dict[str, Call] = {}
+
+    @property
+    def open(self) -> list[Call]:
+        """The calls that have not ended, the one first known first."""
+        return list(self._open.values())
+
+    def new_key(self, wanted: str | None, *, parent: str | None, suffix: str) -> str:
+        """Return a key that no call of the run had: ``wanted``, else ``w1``, ``w2`` …
+
+        ``parent`` is the key of the call inside which this one runs and becomes its prefix; ``suffix`` keeps the
+        made-up keys of a forked child apart from its parent's.
+        """
+        prefix = f"{parent}." if parent else ""
+        if wanted is not None:
+            base = wanted if wanted.startswith(prefix) else prefix + wanted
+            key, again = base, 1
+            while key in self._keys:
+                again += 1
+                key = f"{base}~{again}"
+        if wanted is None or len(key) > _KEY_LENGTH:
+            # Nested too deep for a key, a call is told as one of the run's own.
+            prefix = prefix if len(prefix) <= _KEY_LENGTH - 32 else ""
+            key = ""
+            while not key or key in self._keys:
+                self._made_up += 1
+                key = f"{prefix}w{self._made_up}{suffix}"
+        self._keys.add(key)
+        return key
+
+    def add(self, call: Call, *handles: Hashable) -> None:
+        """Remember a new call, also under ``handles``, of which the latest call has each."""
+        self._open[call.key] = call
+        for handle in handles:
+            self._latest[handle] = call
+            self._latest.move_to_end(handle)
+        while len(self._latest) > _MOST_ENDED:
+            oldest = next(iter(self._latest))
+            if self._latest[oldest].stage != "ended":
+                break
+            del self._latest[oldest]
+
+    def latest(self, *handles: Hashable) -> Call | None:
+        """Return the last call, open or ended, that is known by the first of ``handles`` that is known."""
+        return next((self._latest[handle] for handle in handles if handle in self._latest), None)
+
+    def oldest(self, fits: Callable[[Call], bool]) -> Call | None:
+        """Return the open call that was first known of those that fit."""
+        return next((call for call in self._open.values() if fits(call)), None)
+
+    def stepped(self, call: Call) -> None:
+        """Note whether a call is open after its latest step."""
+        if call.stage == "ended":
+            self._open.pop(call.key, None)
+            call.release()
+        else:
+            self._open[call.key] = call

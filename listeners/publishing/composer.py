@@ -1,0 +1,236 @@
+"""How a run's events are made: policy, titles, keys and state, in the order in which they were told."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from listeners.contract.events import TERMINAL_TYPES, Event, encode, format_time
+from listeners.contract.fold import fold
+from listeners.contract.position import Position
+from listeners.contract.state import RunState, waiting
+from listeners.publishing.call import Call
+from listeners.publishing.callbook import CallBook, usable_id
+from listeners.publishing.capping import capped
+from listeners.publishing.current import current_call
+from listeners.publishing.hints import hint_at_results
+from listeners.publishing.policy import PublicationPolicy
+from listeners.publishing.sink import Sink
+from listeners.publishing.titles import Title, title_of
+
+__all__ = ["Composer"]
+
+_log = logging.getLogger("listeners")
+
+
+class Composer:
+    """The events of ``run`` on their way into ``sink``, and what is known of the run by them.
+
+    ``about`` holds ``title``, ``agent`` and ``thread``, as far as known. Thread-safe: the sink's lock keeps an event,
+    its effect on the call and its place in the log together.
+    """
+
+    def __init__(
+        self, run: str, sink: Sink, policy: PublicationPolicy, *, about: Mapping[str, str | None]
+    ) -> None:
+        self.run = run
+        self.sink = sink
+        self.policy = policy
+        self._about = about
+        self._calls = CallBook()
+        self._state = waiting(run)
+        self._position = Position(0, 0)
+
+    @property
+    def state(self) -> RunState:
+        """The fold of what was published; its position counts this publisher's own events."""
+        return self._state
+
+    def publish(self, type: str, call: Call | None = None, data: Mapping[str, Any] | None = None) -> None:
+        """Make an event of a known type and put it in the sink; what goes wrong with its values is logged."""
+        try:
+            self._publish(type, call, data or {})
+        except Exception:
+            _log.exception("run %s: an event of type %s could not be made", self.run, type)
+
+    # --- Calls ---
+
+    def identify(
+        self,
+        name: str,
+        *,
+        id: str | None,
+        index: int | None,
+        title: Title | None,
+        handle: Hashable = None,
+        key: str | None = None,
+    ) -> Call:
+        """Publish that the model calls the tool ``name``; the same open call again is told only under a new name.
+
+        ``handle`` is the caller's own name for the call, by which alone it is known again; ``key`` is given to it if
+        it is free.
+        """
+        parent = self._parent()
+        with self.sink.lock:
+            call = self._calls.latest(handle or id)
+            again = call is not None and call.stage == "identified" and not call.taken
+            if call is None or not again:
+                call = self._new(name, id=id, index=index, parent=parent, handle=handle, key=key)
+            again = again and call.name == name
+            call.name = name
+            call.title = title or call.title
+        if not again:
+            self.publish("tool_call_identified", call)
+        return call
+
+    def take(
+        self,
+        name: str,
+        *,
+        id: str | None = None,
+        arguments: Mapping[str, Any] | None,
+        title: Title | None,
+        handles: tuple[Hashable, ...] = (),
+        key: str | None = None,
+    ) -> Call:
+        """Return the call of the tool ``name`` that is to be started now.
+
+        It is the one that is known by ``handles`` or ``id`` and is not under way; without these the oldest of that
+        name that is identified and not started; else a new one, by ``key`` if it is free.
+        """
+        parent = self._parent()
+        with self.sink.lock:
+            known = self._calls.latest(*handles, *(() if id is None else (id,)))
+            if known is None and id is None and not handles:
+                known = self._calls.oldest(
+                    lambda one: (
+                        one.name == name
+                        and one.parent == parent
+                        and one.stage == "identified"
+                        and not one.taken
+                    )
+                )
+            free = known is not None and known.stage in ("identified", "interrupted") and not known.taken
+            if known is None or not free:
+                known = self._new(
+                    name, id=id, index=None, parent=parent, handle=next(iter(handles), None), key=key
+                )
+            known.taken = True
+            known.title = title or known.title
+            known.arguments = known.arguments if arguments is None else arguments
+        return known
+
+    def retitle(self, call: Call, title: Title) -> None:
+        """Show ``title`` for a running call from its next event on."""
+        call.title = title
+        call.shown = self._title(call, "tool_execution_started")
+
+    def find(self, *handles: Hashable) -> Call | None:
+        """Return the last call, open or ended, that is known by the first of ``handles`` that is known."""
+        with self.sink.lock:
+            return self._calls.latest(*handles)
+
+    def cancel_identified(self) -> None:
+        """Publish of every call of the present agent that was identified and not started that it will not run."""
+        parent = self._parent()
+        with self.sink.lock:
+            for call in self._calls.open:
+                if call.stage == "identified" and not call.taken and call.parent == parent:
+                    call.cancel("the call was not run")
+
+    @property
+    def held(self) -> list[Call]:
+        """The calls that wait for a person."""
+        with self.sink.lock:
+            return [call for call in self._calls.open if call.stage == "interrupted"]
+
+    @property
+    def nested(self) -> bool:
+        """Whether this runs inside a call of the run, as a nested agent does."""
+        return self._parent() is not None
+
+    def _parent(self) -> str | None:
+        outer = current_call.get()
+        return outer.key if outer is not None and outer.composer is self else None
+
+    def _new(
+        self,
+        name: str,
+        *,
+        id: str | None,
+        index: int | None,
+        parent: str | None,
+        handle: Hashable,
+        key: str | None = None,
+    ) -> Call:
+        key = self._calls.new_key(key or usable_id(id), parent=parent, suffix=self.sink.suffix)
+        call = Call(self, key, name, id=id, index=index, parent=parent)
+        self._calls.add(call, *(one for one in (handle, id) if one is not None))
+        return call
+
+    # --- Events ---
+
+    def _publish(self, type: str, call: Call | None, data: Mapping[str, Any]) -> None:
+        now = format_time(time.time())
+        if type == "run_started":
+            data = {**self._about, **data}
+        allowed = self.policy.lets_out(type)
+        # Titles and policies may be the application's functions, so that they run before the lock is taken.
+        shown = self.policy.apply(type, call.name if call else "", data) if allowed else {}
+        title = self._title(call, type)
+        with self.sink.lock:
+            if type in TERMINAL_TYPES:
+                self._close_calls()
+            if call is not None and not self._step(call, type, title):
+                return
+            if allowed:
+                self._put(type, now, call, shown)
+        if call is not None and "result_summary" in shown:
+            hint_at_results(call.name)
+
+    def _title(self, call: Call | None, type: str) -> str:
+        phase = call.phase_after(type) if call else None
+        if call is None or phase is None:
+            return ""
+        known = None if call.arguments is None else self.policy.title_arguments(call.arguments)
+        return title_of(call.title, call.name, known, phase)
+
+    def _step(self, call: Call, type: str, title: str) -> bool:
+        if not call.step(type):
+            return False
+        if title:
+            call.shown = title
+        self._calls.stepped(call)
+        return True
+
+    def _close_calls(self) -> None:
+        for call in self._calls.open:
+            if call.stage != "new":
+                call.cancel("the run ended before the call had")
+
+    def _put(self, type: str, now: str, call: Call | None, data: dict[str, Any]) -> None:
+        if call is not None and call.stage == "ended" and (duration := call.duration_ms) is not None:
+            data.setdefault("duration_ms", duration)
+        event = Event(
+            type=type,
+            run=self.run,
+            time=now,
+            call=call.ref if call else None,
+            agent=self._about.get("agent"),
+            thread=self._about.get("thread"),
+            parent=call.parent if call else None,
+            data=data,
+        )
+        event, encoded = capped(event, encode(event))
+        self._fold(event)
+        tells_only_progress = call is not None and type == "tool_progress" and "chunk" not in data
+        self.sink.put(type, encoded, progress_of=call.key if call and tells_only_progress else None)
+
+    def _fold(self, event: Event) -> None:
+        epoch, seq = self._position
+        if event.type == "run_started" and self._state.status != "waiting":
+            epoch, seq = epoch + 1, 0
+        self._position = Position(epoch, seq + 1)
+        self._state = fold(self._state, self._position, event)

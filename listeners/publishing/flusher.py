@@ -1,0 +1,240 @@
+"""One thread per process and Redis server that sends what the publishers have queued: round-robin, one batch each."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import random
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, Final
+
+import redis
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from listeners.contract.keys import Keys
+from listeners.contract.log import Batch, Limits, append_script, index_commands, read_append_reply
+from listeners.publishing.server import Server
+from listeners.publishing.writer import Writer
+
+__all__ = ["Flusher"]
+
+LONGEST_PAUSE: Final = 2.0
+"""Seconds between two attempts to reach Redis at most: a third of a lease must not pass unused (contract §3)."""
+_FIRST_PAUSE: Final = 0.05
+_ROUND_RUNS: Final = 64
+_ROUND_BYTES: Final = 4 * 1024 * 1024
+_OUTAGE_WORTH_SAYING: Final = 10.0
+
+# Answers that say how the server is, not what it was sent: the same batch may do in a moment.
+_PASSING: Final = (
+    "BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOAUTH", "NOPERM", "NOREPLICAS", "OOM", "READONLY",
+    "TRYAGAIN", "UNKILLABLE", "WRONGPASS",
+)  # fmt: skip
+
+_log = logging.getLogger("listeners")
+
+
+class Flusher:
+    """The thread and the connection that the publishers of one process share for one Redis server.
+
+    The thread starts with the first event. It never ends on an error: it reconnects, with pauses that grow, jittered,
+    up to two seconds, and sends the very batch again that was not answered.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._writers: weakref.WeakSet[Writer] = weakref.WeakSet()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.lock = threading.Lock()
+        self._starting = threading.RLock()
+        # Its `put` may be interrupted by another `put` of the same thread: a signal handler may publish.
+        self._ready: queue.SimpleQueue[Writer] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._client: redis.Redis | None = None
+        self._sha = ""
+        self._failures = 0
+        self._down_since: float | None = None
+        self._said_down = False
+        self.last_error: str | None = None
+
+    def after_fork(self) -> None:
+        """Begin anew in a forked child: no thread came along, and the connection is the parent's."""
+        # Writers' locks may have been held by threads that don't exist here.
+        writers = list(self._writers)
+        self._begin()
+        for writer in writers:
+            writer.after_fork()
+
+    @property
+    def shown(self) -> str:
+        """The server's address, without a password."""
+        return self._server.shown
+
+    def writer(self, keys: Keys, limits: Limits, *, patience: float) -> Writer:
+        """Return a new writer whose events this flusher sends; ``patience``: seconds a process waits for them to be
+        answered before it exits."""
+        writer = Writer(keys, limits, shown=self.shown, patience=patience, wake=self._wake)
+        with self.lock:
+            self._writers.add(writer)
+        return writer
+
+    def writers(self) -> list[Writer]:
+        """Return all writers that still exist."""
+        with self.lock:
+            return list(self._writers)
+
+    def _wake(self, writer: Writer) -> None:
+        # Whoever finds the flag set comes before the flusher clears it, and is in what it cuts after that.
+        if not writer.ready:
+            writer.ready = True
+            self._ready.put(writer)
+        if self._thread is None:
+            self._start()
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None:
+                thread = threading.Thread(
+                    target=self._run, args=(self._ready,), name="toolcast-flusher", daemon=True
+                )
+                try:
+                    thread.start()
+                except RuntimeError:
+                    # The interpreter is on its way out; what waits is counted as lost there.
+                    return
+                self._thread = thread
+
+    def _run(self, ready: queue.SimpleQueue[Writer]) -> None:
+        # In the order of their turns: who was served goes to the end.
+        turns: dict[Writer, None] = {}
+        while True:
+            self._collect(ready, turns)
+            try:
+                self._round(turns)
+            except (RedisError, OSError) as error:
+                self._unreachable(error)
+                self._pause(ready, turns)
+            except Exception as error:
+                # Nothing that goes wrong here may end the thread; all batches are still there.
+                _log.exception("publishing to %s failed", self.shown)
+                self._unreachable(error)
+                self._pause(ready, turns)
+
+    def _collect(self, ready: queue.SimpleQueue[Writer], turns: dict[Writer, None]) -> None:
+        """Move who is ready into ``turns``; wait for somebody if nobody's turn is due."""
+        while True:
+            try:
+                writer = ready.get(block=not turns)
+            except queue.Empty:
+                return
+            writer.ready = False
+            turns[writer] = None
+
+    def _pause(self, ready: queue.SimpleQueue[Writer], turns: dict[Writer, None]) -> None:
+        longest = min(LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self._failures, 10))
+        until = time.monotonic() + longest * random.uniform(0.5, 1)
+        while (left := until - time.monotonic()) > 0:
+            try:
+                writer = ready.get(timeout=left)
+            except queue.Empty:
+                return
+            writer.ready = False
+            turns[writer] = None
+
+    def _round(self, turns: dict[Writer, None]) -> None:
+        """Send one batch of each run whose turn it is, in one round trip."""
+        batches: list[tuple[Writer, Batch]] = []
+        size = 0
+        for writer in list(turns):
+            batch = writer.cut()
+            if batch is None:
+                del turns[writer]
+                continue
+            batches.append((writer, batch))
+            size += sum(len(event) for _, event in batch.events)
+            if len(batches) == _ROUND_RUNS or size > _ROUND_BYTES:
+                break
+        if not batches:
+            return
+        client = self._connected()
+        replies = self._send(client, batches)
+        self._reachable()
+        changed = []
+        passing: ResponseError | None = None
+        for (writer, batch), reply in zip(batches, replies, strict=True):
+            del turns[writer]
+            turns[writer] = None
+            if not isinstance(reply, Exception):
+                if writer.answered(batch, read_append_reply(reply)) and writer.status is not None:
+                    changed.append((writer.keys, writer.status))
+            elif isinstance(reply, ResponseError) and not str(reply).startswith(_PASSING):
+                writer.refused_by_server(batch, reply)
+            else:
+                passing = ResponseError(str(reply))
+        self._tell_index(client, changed)
+        if passing is not None:
+            raise passing
+
+    def _connected(self) -> redis.Redis:
+        if self._client is None:
+            client = self._server.connect()
+            self._sha = str(client.script_load(append_script()))
+            self._client = client
+        return self._client
+
+    def _send(self, client: redis.Redis, batches: list[tuple[Writer, Batch]]) -> list[Any]:
+        replies = self._evaluate(client, batches)
+        if any(isinstance(reply, NoScriptError) for reply in replies):
+            # Redis was restarted or its scripts were flushed. A batch that was taken before is a repeat now.
+            self._sha = str(client.script_load(append_script()))
+            replies = self._evaluate(client, batches)
+        return replies
+
+    def _evaluate(self, client: redis.Redis, batches: list[tuple[Writer, Batch]]) -> list[Any]:
+        with client.pipeline(transaction=False) as pipeline:
+            for writer, batch in batches:
+                keys = batch.script_keys()
+                pipeline.evalsha(self._sha, len(keys), *keys, *batch.script_arguments(writer.limits))
+            return pipeline.execute(raise_on_error=False)
+
+    def _tell_index(self, client: redis.Redis, changed: list[tuple[Keys, str]]) -> None:
+        """Note in the index of runs whose status changed: best effort, the log is what counts."""
+        if not changed:
+            return
+        millis = int(time.time() * 1000)
+        with client.pipeline(transaction=False) as pipeline:
+            # redis-py leaves this one method untyped.
+            queue_up: Callable[..., Any] = pipeline.execute_command
+            for keys, status in changed:
+                for command in index_commands(keys, status, millis=millis):
+                    queue_up(*command)
+            pipeline.execute(raise_on_error=False)
+
+    def _unreachable(self, error: Exception) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.connection_pool.disconnect()
+        self._failures += 1
+        self.last_error = str(error) or type(error).__name__
+        now = time.monotonic()
+        if self._down_since is None:
+            self._down_since = now
+        elif not self._said_down and now - self._down_since > _OUTAGE_WORTH_SAYING:
+            self._said_down = True
+            _log.warning(
+                "%s can't be reached (%s): events wait, bounded, and are sent when it is back",
+                self.shown,
+                self.last_error,
+            )
+
+    def _reachable(self) -> None:
+        self._failures = 0
+        self._down_since = None
+        if self._said_down:
+            self._said_down = False
+            _log.warning("%s is back", self.shown)

@@ -1,0 +1,161 @@
+"""What may leave the agent: the levels of arguments and results, and which texts of errors (contract §6)."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Final, Literal, get_args
+
+from listeners.contract.events import EVENT_TYPES, FailureReason
+from listeners.errors import ToolError
+from listeners.publishing.plain import plain
+from listeners.publishing.redaction import Redact, Redaction
+from listeners.publishing.summaries import summary
+
+__all__ = ["UNEXPECTED", "Level", "Policy", "PublicationPolicy"]
+
+Level = Literal["full", "summary", "none"]
+Policy = Level | Mapping[str, Level] | Callable[[str, Any], Any]
+"""For all tools, by a tool's name (``"*"``: the others), or a function ``(name, value) -> value`` that picks what
+the page needs."""
+
+UNEXPECTED: Final = "unexpected error"
+"""The message of every error whose text was not written for people."""
+
+_LEVELS: Final = get_args(Level)
+
+
+class PublicationPolicy:
+    """A publisher's policy. Raises ``ValueError`` for a level or a setting that is none."""
+
+    def __init__(
+        self,
+        *,
+        arguments: Policy = "summary",
+        results: Policy = "summary",
+        errors: Literal["safe", "full"] = "safe",
+        expose_exceptions: bool = False,
+        redact: Redact | None = None,
+        publish: Literal["progress", "full"] = "progress",
+    ) -> None:
+        self._arguments = _checked("arguments", arguments)
+        self._results = _checked("results", results)
+        _one_of("errors", errors, ("safe", "full"))
+        _one_of("publish", publish, ("progress", "full"))
+        self._errors = errors
+        self._publish = publish
+        self._expose_exceptions = expose_exceptions
+        self._redaction = Redaction(redact)
+
+    def lets_out(self, type: str) -> bool:
+        """Tell whether events of ``type`` leave at all; types of the application's own always do."""
+        if type == "tool_execution_exception":
+            return self._expose_exceptions
+        least = EVENT_TYPES.get(type, "progress")
+        return least == "progress" or least == self._publish
+
+    def title_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what titles may be made of."""
+        return self._redaction.members(arguments)
+
+    def apply(self, type: str, tool: str, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the ``data`` that may leave in an event of ``type`` about the tool named ``tool``.
+
+        ``arguments`` of a start and ``result`` of a completion are the raw values; what a person is asked about
+        stays whole, and says ``editable: false`` if anything of it was hidden. ``None`` becomes absent.
+        """
+        given = {name: value for name, value in data.items() if value is not None}
+        leveled: dict[str, Any] = {}
+        if type == "tool_execution_started" and "arguments" in given:
+            leveled = self._leveled("arguments", self._arguments, tool, given.pop("arguments"))
+        elif type == "tool_execution_completed" and "result" in given:
+            leveled = self._leveled("result", self._results, tool, given.pop("result"))
+        elif type == "tool_interrupted" and "arguments" in given:
+            leveled = self._held(given.pop("arguments"))
+        elif (
+            type == "tool_execution_failed" and given.get("reason") == "exception" and self._errors == "safe"
+        ):
+            given["message"] = UNEXPECTED
+        return self._open(given) | leveled
+
+    def failure(self, error: Exception | str, reason: FailureReason = "exception") -> dict[str, Any]:
+        """Return the data of ``tool_execution_failed`` for what a tool raised, or for a text and its reason."""
+        if isinstance(error, ToolError):
+            reason = "error"
+        message = error if isinstance(error, str) else self._text(error)
+        return {"message": message, "reason": reason, "is_error": True}
+
+    def run_failure(self, error: BaseException, code: str | None = None) -> dict[str, Any]:
+        """Return the data of ``run_failed`` for what ended the run; ``code`` is a word for programs."""
+        code = code or ("error" if isinstance(error, ToolError) else "exception")
+        return {"code": code, "message": self._text(error)}
+
+    def exception(self, error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
+        """Return the data of ``tool_execution_exception``, which leaves only with ``expose_exceptions=True``."""
+        lines = traceback.format_exception(type(error), error, trace or error.__traceback__)
+        return {"exception": type(error).__name__, "message": text_of(error), "stacktrace": "".join(lines)}
+
+    def _text(self, error: BaseException) -> str:
+        if isinstance(error, ToolError) or self._errors == "full":
+            return text_of(error)
+        return UNEXPECTED
+
+    def _level(self, policy: Policy, tool: str) -> Level | Callable[[str, Any], Any]:
+        if isinstance(policy, Mapping):
+            return policy.get(tool, policy.get("*", "summary"))
+        return policy
+
+    def _leveled(self, member: str, policy: Policy, tool: str, value: Any) -> dict[str, Any]:
+        level = self._level(policy, tool)
+        if level == "none":
+            return {}
+        if level == "summary":
+            return {f"{member}_summary": summary(value, self._redaction)}
+        if callable(level):
+            try:
+                value = level(tool, value)
+            except Exception:
+                # What to show was the function's to say: without it nothing may leave.
+                return {}
+            if value is None:
+                return {}
+        return {member: self._redaction.within(plain(value)[0])}
+
+    def _held(self, arguments: Any) -> dict[str, Any]:
+        known, whole = plain(arguments)
+        shown = self._redaction.within(known)
+        held: dict[str, Any] = {"arguments": shown}
+        if not whole or shown != known:
+            held["editable"] = False
+        return held
+
+    def _open(self, data: dict[str, Any]) -> dict[str, Any]:
+        known = plain(data)[0]
+        shown = self._redaction.within(known)
+        return shown if isinstance(shown, dict) else {}
+
+
+def text_of(error: BaseException) -> str:
+    """Return an exception's own text, or its kind if it has none or can't say it."""
+    try:
+        return str(error) or type(error).__name__
+    except Exception:
+        return type(error).__name__
+
+
+def _checked(name: str, policy: Policy) -> Policy:
+    if callable(policy):
+        return policy
+    if isinstance(policy, Mapping):
+        for tool, level in policy.items():
+            _one_of(f"{name}[{tool!r}]", level, _LEVELS)
+    else:
+        _one_of(name, policy, _LEVELS)
+    return policy
+
+
+def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if isinstance(value, str) and value in allowed:
+        return
+    raise ValueError(f"{name} is {value!r}, but must be one of {', '.join(map(repr, allowed))}")

@@ -1,0 +1,46 @@
+"""Where a publisher's events go: a writer in front of Redis, or a list in a test."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+__all__ = ["Sink", "Stats"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """What became of a publisher's events: ``dropped`` by type, ``waiting`` in the outbox, the server's last error."""
+
+    published: int
+    dropped: Mapping[str, int]
+    restored: int
+    waiting: int
+    last_error: str | None
+
+
+class Sink(Protocol):
+    """What takes encoded events of one run, in order. ``writer.Writer`` says what the members mean."""
+
+    lock: threading.RLock
+    owner: bool
+    suffix: str
+    patience: float
+
+    def put(self, type: str, event: bytes, *, progress_of: str | None = None) -> None:
+        """Take an event; never raises."""
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until all was answered, at most ``timeout`` seconds; tells whether it was."""
+
+    def when_answered(self, watcher: Callable[[], None]) -> bool:
+        """Have ``watcher`` called once all was answered; ``False``: it is already."""
+
+    def forget(self, watcher: Callable[[], None]) -> None:
+        """Take back :meth:`when_answered`."""
+
+    @property
+    def stats(self) -> Stats:
+        """Count what happened."""

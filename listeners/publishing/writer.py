@@ -1,0 +1,249 @@
+"""One writer of one run: its outbox, how far it was answered, and what became of what it sent (contract §3)."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+from listeners.contract.keys import Keys
+from listeners.contract.log import Appended, Batch, Fenced, Limits, Lost, Refused
+from listeners.publishing.outbox import Outbox, Queued
+from listeners.publishing.sink import Stats
+
+__all__ = ["Answer", "Writer"]
+
+Answer = Appended | Fenced | Lost | Refused
+
+_log = logging.getLogger("listeners")
+
+
+class Writer:
+    """Events of one publisher in one process, on their way to one log. Thread-safe; its locks are held briefly.
+
+    ``wake`` is called when something waits to be sent, which ``ready`` says until the flusher has noticed;
+    ``patience``: seconds that a process waits for answers before it exits; ``shown``: the server's address for logs.
+
+    ``owner`` says whether it may end the run: a forked child has joined the run that its parent began, and the keys
+    that it makes up end in ``suffix``, since the parent goes on counting too.
+    """
+
+    def __init__(
+        self, keys: Keys, limits: Limits, *, shown: str, patience: float, wake: Callable[[Writer], None]
+    ) -> None:
+        self.keys = keys
+        self.limits = limits
+        self.shown = shown
+        self.patience = patience
+        self.owner = True
+        self.suffix = ""
+        self._wake = wake
+        self.last_error: str | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        # Re-entrant: a signal handler, or a destructor the garbage collector runs, may publish in the middle of it.
+        self.lock = threading.RLock()
+        self._answered = threading.Condition(self.lock)
+        self._outbox = Outbox()
+        self._watchers: list[Callable[[], None]] = []
+        self._said: set[str] = set()
+        self.ready = False
+        self.published = 0
+        self.lost: Counter[str] = Counter()
+        self.status: str | None = None
+        self._start: Queued | None = None
+        self._out = False
+        self._number_anew()
+
+    def _number_anew(self) -> None:
+        self.id = secrets.token_hex(8)
+        self._next = 1
+        self._epoch: int | None = None
+        self._repeated_loss = False
+
+    def after_fork(self) -> None:
+        """Become a writer of its own in a forked child: what waits here is the parent's to send."""
+        self._begin()
+        self.owner = False
+        self.suffix = f"-{self.id[:4]}"
+
+    # --- The agent's side ---
+
+    def put(self, type: str, event: bytes, *, progress_of: str | None = None) -> None:
+        """Queue an event; never blocks for more than an instant, never raises. ``progress_of``: the key of the call,
+        of an event that only tells its progress."""
+        queued = Queued(type, event, progress_of=progress_of)
+        with self.lock:
+            if self._out:
+                self.lost[type] += 1
+                return
+            if type == "run_started":
+                self._start = queued
+                self.owner = True
+            whole = self._outbox.put(queued)
+        if not whole:
+            self._say_once(
+                "overflow",
+                "run %s: the outbox is full (%s doesn't take what is published), so steps of calls are dropped; "
+                "see RunPublisher.stats",
+                self.keys.run,
+                self.shown,
+            )
+        self._wake(self)
+
+    @property
+    def waiting(self) -> int:
+        """Events that have not been answered yet."""
+        return len(self._outbox)
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """By type, what was dropped for want of room or is lost for another reason."""
+        with self.lock:
+            return self._outbox.dropped + self.lost
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until all that was put has been answered, at most ``timeout`` seconds; tells whether it was."""
+        with self._answered:
+            return self._answered.wait_for(lambda: not len(self._outbox), timeout)
+
+    def when_answered(self, watcher: Callable[[], None]) -> bool:
+        """Have ``watcher`` called once, from the flusher's thread, when nothing waits; ``False``: nothing does."""
+        with self.lock:
+            if not len(self._outbox):
+                return False
+            self._watchers.append(watcher)
+            return True
+
+    def forget(self, watcher: Callable[[], None]) -> None:
+        """Take back :meth:`when_answered`."""
+        with self.lock:
+            if watcher in self._watchers:
+                self._watchers.remove(watcher)
+
+    @property
+    def stats(self) -> Stats:
+        """What became of what was put."""
+        with self.lock:
+            return Stats(
+                published=self.published,
+                dropped=dict(self.dropped),
+                restored=0,
+                waiting=self.waiting,
+                last_error=self.last_error,
+            )
+
+    # --- The flusher's side ---
+
+    def cut(self) -> Batch | None:
+        """Return the batch to send, the same one until it is answered, or ``None`` if nothing waits."""
+        with self.lock:
+            events = self._outbox.cut()
+            if not events:
+                return None
+            return Batch(keys=self.keys, writer=self.id, first=self._next, epoch=self._epoch, events=events)
+
+    def answered(self, batch: Batch, answer: Answer) -> bool:
+        """Take in what the script said of the batch that was cut; tells whether the run's status changed."""
+        match answer:
+            case Appended():
+                self._appended(batch, answer)
+                return answer.status_changed
+            case Fenced():
+                self._fenced()
+            case Refused():
+                self._refused(batch, answer)
+            case Lost():
+                self._was_lost(batch)
+        return False
+
+    def refused_by_server(self, batch: Batch, error: Exception) -> None:
+        """Give a batch up that Redis answers with an error, which it would repeat for ever."""
+        self.last_error = str(error)
+        self._say_once("error", "run %s: %s refused events: %s", self.keys.run, self.shown, error)
+        self._give_up(batch)
+
+    def abandon(self) -> Counter[str]:
+        """Give up all that waits and return how many of which type that is."""
+        with self.lock:
+            lost = self._outbox.empty()
+            self.lost += lost
+        self._tell_watchers()
+        return lost
+
+    def _appended(self, batch: Batch, answer: Appended) -> None:
+        with self.lock:
+            self._outbox.acknowledge()
+            self._next += len(batch.events)
+            self._epoch = answer.epoch
+            self.published += len(batch.events) - answer.refused
+            self.status = answer.status
+            self._repeated_loss = False
+            if answer.refused:
+                self.lost.update(type for type, _ in batch.events[-answer.refused :])
+        if answer.refused:
+            self._say_refused(answer.status)
+        self._tell_watchers()
+
+    def _fenced(self) -> None:
+        with self.lock:
+            self._out = True
+            self.lost += self._outbox.empty()
+        self._say_once(
+            "fenced", "run %s was started again by another publisher; this one is out of it", self.keys.run
+        )
+        self._tell_watchers()
+
+    def _refused(self, batch: Batch, answer: Refused) -> None:
+        with self.lock:
+            self._epoch = answer.epoch
+            self.status = answer.status
+        self._say_refused(answer.status)
+        self._give_up(batch)
+
+    def _was_lost(self, batch: Batch) -> None:
+        """Go on in a new log, as a new writer, since the old one's numbers may come back with an old file."""
+        self._say_once(
+            "lost", "run %s: %s lost its log, which goes on without what it held", self.keys.run, self.shown
+        )
+        with self.lock:
+            again = self._repeated_loss
+            self._number_anew()
+            self._repeated_loss = True
+            if not again:
+                # The place of run_restored, which will bring the run's status and its calls back. Until then the
+                # run's own start opens the new log, so that it has its title and an owner.
+                starts = self._start is not None and batch.events[0][0] != "run_started"
+                self._outbox.restart(*([self._start] if starts and self._start is not None else []))
+        if again:
+            self._give_up(batch)
+
+    def _give_up(self, batch: Batch) -> None:
+        with self.lock:
+            self._outbox.acknowledge()
+            self.lost.update(type for type, _ in batch.events)
+        self._tell_watchers()
+
+    def _tell_watchers(self) -> None:
+        with self._answered:
+            if len(self._outbox):
+                return
+            self._answered.notify_all()
+            watchers, self._watchers = self._watchers, []
+        for watcher in watchers:
+            watcher()
+
+    def _say_refused(self, status: str) -> None:
+        self._say_once(
+            "refused", "run %s has ended (%s): what is published after that is refused", self.keys.run, status
+        )
+
+    def _say_once(self, key: str, message: str, *values: object) -> None:
+        with self.lock:
+            if key in self._said:
+                return
+            self._said.add(key)
+        _log.warning(message, *values)

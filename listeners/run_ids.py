@@ -1,0 +1,26 @@
+"""Ids for new runs."""
+
+from __future__ import annotations
+
+import secrets
+
+from listeners.contract.events import RunIdError, check_run_id
+
+__all__ = ["check_owner", "new_run_id"]
+
+
+def new_run_id(user: str | None = None) -> str:
+    """Return a fresh id that nobody can guess, of the user ``user`` if given: ``user-42.kf3…``.
+
+    Raises :class:`RunIdError` if ``user`` holds what a run id can't.
+    """
+    unguessable = secrets.token_urlsafe(12)
+    return check_run_id(f"{user}.{unguessable}" if user is not None else f"run_{unguessable}")
+
+
+def check_owner(run: str, user: str) -> str:
+    """Return ``run`` if it is one of ``user``'s; raises :class:`RunIdError` otherwise, since a page chose it."""
+    check_run_id(run)
+    if not user or not run.startswith(f"{user}."):
+        raise RunIdError(run, f"it is not one of {user!r}'s: it must begin with '{user}.'")
+    return run
