@@ -8,13 +8,14 @@ from typing import Annotated, Final
 
 import typer
 
+from gateway.cli.demo import demo
 from gateway.cli.runs import runs
 from gateway.cli.serve import serve
 from gateway.cli.tail import tail
 
 __all__ = ["COMMANDS", "build"]
 
-COMMANDS: Final[tuple[Callable[..., None], ...]] = (serve, tail, runs)
+COMMANDS: Final[tuple[Callable[..., None], ...]] = (serve, demo, tail, runs)
 """Each is called like its function and described by its docstring."""
 
 

@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import socket
+from collections.abc import Callable
 from importlib.metadata import version
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -18,7 +19,7 @@ from gateway.settings import Settings, setting_of, settings_table
 if TYPE_CHECKING:
     from gateway.app import Gateway
 
-__all__ = ["free_port", "listen", "run_server", "run_workers", "serve"]
+__all__ = ["free_port", "listen", "run_server", "run_workers", "serve", "shown_url"]
 
 _BACKLOG: Final = 4096
 """Connections the system holds until they are accepted: a deploy brings every reader back at once."""
@@ -96,8 +97,17 @@ def listen(settings: Settings) -> socket.socket:
     return listening
 
 
-def run_server(settings: Settings, gateway: Gateway, *, listening: socket.socket | None = None) -> None:
-    """Serve ``gateway`` in this process until a signal ends it; ``listening`` is a bound socket, else one is made."""
+def run_server(
+    settings: Settings,
+    gateway: Gateway,
+    *,
+    listening: socket.socket | None = None,
+    started: Callable[[], object] | None = None,
+) -> None:
+    """Serve ``gateway`` in this process until a signal ends it.
+
+    ``listening`` is a bound socket, else one is made; ``started`` is called once it serves, in place of the banner.
+    """
     import uvicorn
 
     bound = listen(settings) if listening is None else listening
@@ -106,8 +116,12 @@ def run_server(settings: Settings, gateway: Gateway, *, listening: socket.socket
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            if not self.should_exit:
+            if self.should_exit:
+                return
+            if started is None:
                 _tell(settings, bound)
+            else:
+                started()
 
     config = uvicorn.Config(
         gateway,
@@ -161,13 +175,13 @@ def _tell(settings: Settings, listening: socket.socket) -> None:
     if settings.log_format == "json":
         import structlog
 
-        structlog.get_logger("toolcast").info("serving", url=base, redis=_shown(settings.redis), mode=mode)
+        structlog.get_logger("toolcast").info("serving", url=base, redis=shown_url(settings.redis), mode=mode)
         return
 
     lines = {
         "page": f"{base}/",
         "stream": f"curl -N {base}/runs/<run>/events",
-        "redis": _shown(settings.redis)
+        "redis": shown_url(settings.redis)
         + (f", namespace {settings.prefix}" if settings.prefix != "toolcast" else ""),
         "mode": mode,
     }
@@ -179,7 +193,8 @@ def _tell(settings: Settings, listening: socket.socket) -> None:
         say(f"  {name:<7} {text}")
 
 
-def _shown(url: str) -> str:
+def shown_url(url: str) -> str:
+    """Return ``url`` without name and password."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl() if parts.netloc else url
 

@@ -87,12 +87,10 @@ class Library:
     def read_file(self, path: str) -> str:
         """Return the text of the module ``path``."""
         file = self._inside(path)
-        for _ in self._pace.spread([file], 1.2):
-            if not file.is_file():
-                break
-        else:
-            return file.read_text("utf-8", "replace")
-        raise ToolError("no such file")
+        self._pace.dwell(1.2)
+        if not file.is_file():
+            raise ToolError("no such file")
+        return file.read_text("utf-8", "replace")
 
     def count_lines(self, path: str) -> dict[str, int]:
         """Count the files, lines and bytes of all modules below the folder ``path``; reports its progress."""
@@ -105,7 +103,11 @@ class Library:
             if done % every == 0 or done == len(files):
                 progress(done, len(files), f"{done} of {len(files)} files")
         self._store("INSERT OR REPLACE INTO modules VALUES (?, ?, ?)", rows)
-        return {"files": len(rows), "lines": sum(row[1] for row in rows), "bytes": sum(row[2] for row in rows)}
+        return {
+            "files": len(rows),
+            "lines": sum(row[1] for row in rows),
+            "bytes": sum(row[2] for row in rows),
+        }
 
     def compile_modules(self, paths: list[str]) -> dict[str, int]:
         """Compile the modules ``paths`` and return the bytes of code each makes. The slow one."""
@@ -121,8 +123,7 @@ class Library:
 
     def query_database(self, sql: str) -> list[dict[str, Any]]:
         """Return the first 100 rows of a query over imports, modules and compiled; nothing can be changed by it."""
-        for _ in self._pace.spread([sql], 1.2):
-            pass
+        self._pace.dwell(1.2)
         try:
             with closing(sqlite3.connect(f"{self._database.as_uri()}?mode=ro", uri=True)) as connection:
                 connection.row_factory = sqlite3.Row
@@ -159,7 +160,7 @@ def _imported(source: bytes, module: str) -> set[str]:
     """The top-level modules that ``source`` imports anywhere, if it mentions ``module`` at all."""
     if module.encode() not in source:
         return set()
-    names = set()
+    names: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names.update(alias.name.partition(".")[0] for alias in node.names)

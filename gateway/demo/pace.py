@@ -29,19 +29,25 @@ class Pace:
         """Let ``seconds`` of the demo pass."""
         await asyncio.sleep(seconds / self._speed)
 
+    def dwell(self, seconds: float) -> None:
+        """Let ``seconds`` of the demo pass; for a tool in its thread, as :meth:`spread` is."""
+        self._wait(seconds / self._speed)
+
     def spread(self, items: Sequence[T], seconds: float) -> Iterator[T]:
         """Yield ``items`` so that working through them takes ``seconds`` of the demo at least.
 
-        For a tool in its thread. Raises ``asyncio.CancelledError`` once :meth:`stop` was called.
+        Raises ``asyncio.CancelledError`` once :meth:`stop` was called.
         """
         started, share = time.monotonic(), seconds / self._speed / max(1, len(items))
         for done, item in enumerate(items, 1):
             yield item
-            ahead = started + done * share - time.monotonic()
-            if self._stopped.wait(max(0.0, ahead)):
-                # A thread can't be cancelled from outside, so it hears of it here.
-                raise asyncio.CancelledError
+            self._wait(started + done * share - time.monotonic())
 
     def stop(self) -> None:
         """Let no tool go on: called from any thread when the run is cancelled."""
         self._stopped.set()
+
+    def _wait(self, seconds: float) -> None:
+        if self._stopped.wait(max(0.0, seconds)):
+            # A thread can't be cancelled from outside, so it hears of it here.
+            raise asyncio.CancelledError

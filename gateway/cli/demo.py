@@ -1,0 +1,203 @@
+"""``toolcast demo``: a real agent in a process of its own, and whatever is needed to watch it."""
+
+from __future__ import annotations
+
+import enum
+import http.client
+import json
+import os
+import signal
+import socket
+import threading
+from contextlib import ExitStack
+from types import FrameType
+from typing import Annotated, Final
+
+import typer
+
+from gateway.cli.client import GatewayClient
+from gateway.cli.performance import Performance
+from gateway.cli.serve import free_port, listen, run_server, shown_url
+from gateway.cli.terminal import fail, say
+from gateway.settings import Settings, SettingsError
+from listeners.contract.events import RunIdError, check_run_id
+
+__all__ = ["demo"]
+
+_PROBE: Final = 2.0
+"""Seconds that whoever holds the port may take to say what it is."""
+
+
+def demo(
+    port: Annotated[
+        int | None,
+        typer.Option(help="The gateway's port, 0 for any. [PORT, default 8808]", show_default=False),
+    ] = None,
+    run: Annotated[str, typer.Option(help="Id of the run.")] = "demo",
+    speed: Annotated[float, typer.Option(help="2 is twice as fast.")] = 1.0,
+    once: Annotated[
+        bool,
+        typer.Option("--once", help="End with the run: with 0 if all of it arrived over HTTP, else with 1."),
+    ] = False,
+) -> None:
+    """Watch a real agent at work.
+
+    It answers one question about this Python's standard library: its tools are real, its model is a script. A
+    gateway and a Valkey are started where there are none, and serve until Ctrl-C.
+    """
+    settings = _settings(port, run, speed)
+    # As Ctrl-C, so that whatever was started is stopped.
+    signal.signal(signal.SIGTERM, _interrupt)
+    status = 1 if once else 0
+    try:
+        with ExitStack() as started:
+            status = _play(settings, run, speed=speed, once=once, started=started)
+    except KeyboardInterrupt:
+        pass
+    raise SystemExit(status)
+
+
+def _settings(port: int | None, run: str, speed: float) -> Settings:
+    if not 0 < speed < float("inf"):
+        fail(f"--speed: {speed:g}, but must be above 0: 1 as meant, 2 twice as fast", status=2)
+    environment = dict(os.environ)
+    if port is not None:
+        environment["PORT"] = str(port)
+    try:
+        check_run_id(run)
+        return Settings.from_env(environment)
+    except (RunIdError, SettingsError) as error:
+        fail(str(error), status=2)
+
+
+def _play(settings: Settings, run: str, *, speed: float, once: bool, started: ExitStack) -> int:
+    """Play one run and serve it; ``started`` stops what was started. Returns the status to end with."""
+    from gateway.embedded import RedisUnusable, provide_redis
+    from gateway.logs import configure_logs
+
+    configure_logs(settings.log_format, own_process=True)
+    listening = _listen(settings)
+    if listening is not None:
+        started.callback(listening.close)
+    redis = [shown_url(settings.redis)]
+    try:
+        valkey = provide_redis(settings, say=redis.append)
+    except RedisUnusable as error:
+        fail(str(error), status=1)
+    if valkey is not None:
+        started.callback(valkey.stop)
+
+    port = settings.port if listening is None else listening.getsockname()[1]
+    host = _reachable(settings.host)
+    _introduce(host, port, run, redis=redis[-1], joined=listening is None)
+    performance = Performance(GatewayClient(f"http://{host}:{port}"), run, speed=speed)
+    if listening is not None:
+        _serve(settings, performance, listening, once=once, started=started)
+    else:
+        started.callback(performance.stop)
+        _perform(performance)
+        if valkey is not None and not once:
+            print("\nThe Valkey goes on until Ctrl-C.", flush=True)
+            threading.Event().wait()
+    return 0 if performance.missing is None else 1
+
+
+def _serve(
+    settings: Settings, performance: Performance, listening: socket.socket, *, once: bool, started: ExitStack
+) -> None:
+    """Serve in the main thread, which signals reach, while the run is performed in another."""
+    from gateway.app import Gateway
+
+    def perform() -> None:
+        try:
+            _perform(performance)
+            if not once and not performance.stopped:
+                print("\nServing until Ctrl-C: open the page, or paste the curl line.", flush=True)
+        finally:
+            if once and not performance.stopped:
+                # A server ends its open streams on a signal, and on nothing else.
+                os.kill(os.getpid(), signal.SIGINT)
+
+    performing = threading.Thread(target=perform, name="performing")
+
+    def finish() -> None:
+        performance.stop()
+        if performing.ident is not None:
+            performing.join()
+
+    started.callback(finish)
+    try:
+        run_server(settings, Gateway(settings), listening=listening, started=performing.start)
+    except KeyboardInterrupt:
+        if not once:
+            raise
+
+
+def _perform(performance: Performance) -> None:
+    missing = performance.play()
+    if missing is not None and not performance.stopped:
+        say(f"toolcast: the run did not arrive whole: {missing}")
+
+
+def _introduce(host: str, port: int, run: str, *, redis: str, joined: bool) -> None:
+    """Print where the run can be watched, in lines that work as they are."""
+    base = f"{'localhost' if host == '127.0.0.1' else host}:{port}"
+    lines = {
+        "page": f"http://{base}/?run={run}",
+        "curl": f"curl -N {base}/runs/{run}/events",
+        "redis": redis,
+    }
+    if joined:
+        lines["gateway"] = f"the one that serves on port {port} already"
+    print("toolcast demo")
+    for name, text in lines.items():
+        print(f"  {name:<7} {text}", flush=True)
+
+
+# -- the port ---------------------------------------------------------------------------------------------------
+
+
+class _Holder(enum.Enum):
+    NOBODY = enum.auto()
+    GATEWAY = enum.auto()
+    STRANGER = enum.auto()
+
+
+def _listen(settings: Settings) -> socket.socket | None:
+    """Return a bound socket, or ``None`` where a gateway serves already."""
+    host, port = settings.host, settings.port
+    holder = _holder(_reachable(host).strip("[]"), port) if port else _Holder.NOBODY
+    if holder is _Holder.GATEWAY:
+        return None
+    if holder is _Holder.STRANGER:
+        another = free_port(host, port, socket.AF_INET6 if ":" in host else socket.AF_INET)
+        fail(f"port {port} is taken; another: toolcast demo --port {another}", status=1)
+    return listen(settings)
+
+
+def _holder(host: str, port: int) -> _Holder:
+    """Ask who answers on the port."""
+    connection = http.client.HTTPConnection(host, port, timeout=_PROBE)
+    try:
+        connection.connect()
+    except OSError as error:
+        return _Holder.STRANGER if isinstance(error, TimeoutError) else _Holder.NOBODY
+    try:
+        connection.request("GET", "/healthz")
+        answer = json.loads(connection.getresponse().read(1_000))
+    except (OSError, http.client.HTTPException, ValueError):
+        return _Holder.STRANGER
+    finally:
+        connection.close()
+    return _Holder.GATEWAY if answer == {"status": "alive"} else _Holder.STRANGER
+
+
+def _reachable(host: str) -> str:
+    """The host of a URL by which a server that listens on ``host`` is reached from this machine."""
+    if host in ("", "0.0.0.0", "localhost"):
+        return "127.0.0.1"
+    return f"[{'::1' if host == '::' else host}]" if ":" in host else host
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
