@@ -109,8 +109,10 @@ export function fold(state, position, event) {
   const place = POSITION.exec(position)
   if (!place || !isObject(event)) return state
   const data = isObject(event.data) ? event.data : {}
-  if (event.type === 'snapshot') return readState(state.run, position, data)
-
+  if (event.type === 'snapshot') {
+    state = readState(state.run, position, data)
+    return isEnded(state) ? { ...state, calls: closed(state.calls, state.ended_at) } : state
+  }
   if (state.position === NOWHERE) {
     // Nothing, or a snapshot that stands for no log: whatever comes is the first we know of its epoch.
     state = waiting(state.run)
@@ -487,8 +489,7 @@ function readInterrupts(value) {
  * @param {Record<string, any>} data
  * @returns {RunState} */
 function readState(run, position, data) {
-  /** @type {RunState} */
-  const state = present({
+  return present({
     run,
     position,
     status: RUN_STATUSES.includes(data.status) ? data.status : 'running',
@@ -504,7 +505,6 @@ function readState(run, position, data) {
     calls: Array.isArray(data.calls) ? data.calls.filter(isCall).map(readCall) : [],
     calls_dropped: readCount(data.calls_dropped) || undefined,
   })
-  return isEnded(state) ? { ...state, calls: closed(state.calls, state.ended_at) } : state
 }
 
 /** @param {any} value */
@@ -528,9 +528,10 @@ const readCall = (value) =>
     result: value.result,
     result_summary: text(value.result_summary),
     error: isObject(value.error) ? readCallFailure(value.error) : undefined,
-    interrupt: isObject(value.interrupt)
-      ? readQuestion(text(value.interrupt.position) || NOWHERE, value.interrupt)
-      : undefined,
+    interrupt:
+      value.state === 'interrupted' && isObject(value.interrupt)
+        ? readQuestion(text(value.interrupt.position) || NOWHERE, value.interrupt)
+        : undefined,
     identified_at: text(value.identified_at),
     started_at: text(value.started_at),
     ended_at: text(value.ended_at),

@@ -5,8 +5,9 @@ import { NOWHERE, fold, isEnded } from './fold.js'
 
 /** @typedef {import('./fold.js').RunEvent} RunEvent */
 /** @typedef {import('./connection.js').Reader} Reader */
+/** @typedef {import('./connection.js').Source} Source */
 
-/** @implements {import('./connection.js').Source} */
+/** @implements {Source} */
 export class Playback {
   /** @type {import('./connection.js').ConnectionStatus} */
   status = 'connecting'

@@ -78,7 +78,8 @@ def fold(state: RunState, position: Position, event: Event) -> RunState:
     always replaces the state, since a log may have gone back.
     """
     if event.type == "snapshot":
-        return read_state(state.run, position, event.data)
+        state = read_state(state.run, position, event.data)
+        return replace(state, calls=closed(state.calls, state.ended_at)) if is_ended(state) else state
 
     if state.position == _NOWHERE:
         # Nothing, or a snapshot that stands for no log: whatever comes is the first we know of its epoch.

@@ -247,7 +247,7 @@ def read_state(run: str, position: Position, data: Mapping[str, Any]) -> RunStat
     """Return the state that ``data`` of a snapshot (or of ``run_restored``) describes, standing at ``position``."""
     get = data.get
     status, calls, error = get("status"), get("calls"), get("error")
-    state = RunState(
+    return RunState(
         run=run,
         position=str(position),
         status=status if _is_run_status(status) else "running",
@@ -263,14 +263,13 @@ def read_state(run: str, position: Position, data: Mapping[str, Any]) -> RunStat
         calls=tuple(call for call in map(_read_call, calls if isinstance(calls, list) else ()) if call),
         calls_dropped=read_count(get("calls_dropped")) or 0,
     )
-    return replace(state, calls=closed(state.calls, state.ended_at)) if is_ended(state) else state
 
 
 def _read_call(value: object) -> CallState | None:
     if not isinstance(value, dict) or not isinstance(value.get("key"), str):
         return None
     get = value.get
-    state, progress, error, interrupt = get("state"), get("progress"), get("error"), get("interrupt")
+    state, progress, error = get("state"), get("progress"), get("error")
     return CallState(
         key=value["key"],
         id=read_text(get("id")),
@@ -286,15 +285,19 @@ def _read_call(value: object) -> CallState | None:
         result=get("result"),
         result_summary=read_text(get("result_summary")),
         error=_read_call_failure(error) if isinstance(error, dict) else None,
-        interrupt=read_question(read_text(interrupt.get("position")) or str(ABSENT), interrupt)
-        if isinstance(interrupt, dict)
-        else None,
+        interrupt=_read_open_question(get("interrupt")) if state == "interrupted" else None,
         identified_at=read_text(get("identified_at")),
         started_at=read_text(get("started_at")),
         ended_at=read_text(get("ended_at")),
         duration_ms=read_duration(get("duration_ms")),
         truncated=get("truncated") is True,
     )
+
+
+def _read_open_question(value: object) -> Question | None:
+    if not isinstance(value, dict):
+        return None
+    return read_question(read_text(value.get("position")) or str(ABSENT), value)
 
 
 def _read_call_failure(value: Mapping[str, Any]) -> CallFailure:
