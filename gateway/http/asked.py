@@ -6,16 +6,17 @@ import re
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
-from typing import Final, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal, cast
 from urllib.parse import parse_qsl
-
-from starlette.types import Scope
 
 from gateway.fanout.frames import Format
 from gateway.fanout.runlog import TypeFilter
 from gateway.http.problems import Problem
 from listeners.contract.events import TERMINAL_TYPES, RunIdError, check_run_id
 from listeners.contract.position import Position
+
+if TYPE_CHECKING:
+    from starlette.types import Scope
 
 __all__ = ["Asked", "Origin", "run_of"]
 

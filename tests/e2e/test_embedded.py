@@ -7,8 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -16,6 +15,7 @@ from redis import Redis
 
 from gateway.embedded import EmbeddedValkey, Listener, RedisUnusable, listener_at, provide_redis
 from gateway.settings import Settings
+from tests.support.servers import wait_until
 
 
 def free_port() -> int:
@@ -41,13 +41,6 @@ def stranger(says: bytes) -> Iterator[int]:
         process.kill()
         process.wait()
         process.stdout.close()
-
-
-def becomes(description: str, holds: Callable[[], bool], *, within: float = 5.0) -> None:
-    deadline = time.monotonic() + within
-    while not holds():
-        assert time.monotonic() < deadline, f"within {within} s: {description}"
-        time.sleep(0.02)
 
 
 def provide(port: int, **settings: object) -> tuple[EmbeddedValkey | None, list[str]]:
@@ -92,7 +85,7 @@ def test_it_ends_with_a_process_that_is_killed() -> None:
         assert process.stdout.readline() == b"up\n"
         assert listener_at("127.0.0.1", port) is Listener.REDIS
         process.kill()
-    becomes(
+    wait_until(
         "the Valkey of a killed process is gone", lambda: listener_at("127.0.0.1", port) is Listener.NOBODY
     )
 

@@ -108,9 +108,9 @@ class GatewayProcess(Process):
 
 
 def start_gateway(
-    redis_url: str, *, app: str | None = None, env: dict[str, str] | None = None
+    redis_url: str, *, app: str | None = None, env: dict[str, str] | None = None, port: int = 0
 ) -> GatewayProcess:
-    """Start ``uvicorn`` with our factory, or with ``app``, and wait until it serves."""
+    """Start ``uvicorn`` with our factory, or with ``app``, and wait until it serves; ``port`` 0 is any."""
     target = [app] if app else ["--factory", "gateway.app:create_app"]
     command = [
         sys.executable,
@@ -118,7 +118,7 @@ def start_gateway(
         "uvicorn",
         *target,
         "--port",
-        "0",
+        str(port),
         "--http",
         "httptools",
         "--no-access-log",

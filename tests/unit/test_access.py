@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from http_scope import scope
+from tests.support.http_scope import scope
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 

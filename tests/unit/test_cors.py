@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from http_scope import Answer, answer, scope
+from tests.support.http_scope import Answer, answer, scope
 from structlog.testing import capture_logs
 
 from gateway.http.cors import Cors, cors_headers

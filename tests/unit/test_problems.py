@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from http_scope import answer, scope
+from tests.support.http_scope import answer, scope
 
 from gateway.http.problems import Problem
 

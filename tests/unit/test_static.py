@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from http_scope import Answer, answer, scope
+from tests.support.http_scope import Answer, answer, scope
 
 from gateway.http.problems import Problem
 from gateway.http.static import WebFiles, find_web
