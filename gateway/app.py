@@ -100,7 +100,7 @@ class Gateway:
             [
                 *run_routes(streams, runs, self._access, self._cors),
                 *health_routes(streams, self._cors),
-                *page_routes(WebFiles(find_web())),
+                *page_routes(WebFiles(find_web(), self._access)),
             ],
             redirect_slashes=False,
             default=_not_found,

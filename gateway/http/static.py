@@ -14,6 +14,7 @@ from typing import Final
 
 from starlette.types import Receive, Scope, Send
 
+from gateway.http.access import Access
 from gateway.http.cors import PUBLIC_HEADERS
 from gateway.http.problems import Header, Problem
 from gateway.http.provenance import route_path
@@ -60,10 +61,12 @@ def find_web() -> Path | None:
 
 
 class WebFiles:
-    """Serves the files below ``root``; raises :class:`Problem` 404 and 405. Contents are kept, by time and size."""
+    """Serves the files below ``root``, the inspector to whom ``access`` shows it; raises :class:`Problem` 404 and
+    405. Contents are kept, by time and size."""
 
-    def __init__(self, root: Path | None) -> None:
+    def __init__(self, root: Path | None, access: Access) -> None:
         self._root = None if root is None else root.resolve()
+        self._access = access
         self._files: dict[Path, _File] = {}
 
     async def module(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -77,7 +80,7 @@ class WebFiles:
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer ``/`` with the inspector."""
-        if self._root is None:
+        if self._root is None or not await self._access.may_administer(scope):
             raise _no_such_file()
 
         await self._answer(
@@ -142,4 +145,8 @@ def _names(scope: Scope, etag: bytes) -> bool:
 
 
 def _no_such_file() -> Problem:
-    return Problem(404, "No such file", "The browser modules are at /web/, the inspector at /.")
+    return Problem(
+        404,
+        "No such file",
+        "The browser modules are at /web/; the inspector at / is for this machine and for admins.",
+    )

@@ -3,13 +3,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.http_scope import scope
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from gateway.http.access import Access, Action, Grant
 from gateway.http.problems import Problem
 from gateway.settings import Settings
+from tests.support.http_scope import scope
 
 SENTENCE = (
     "This gateway has no key, so it serves only this machine. "

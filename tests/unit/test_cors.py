@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.http_scope import Answer, answer, scope
 from structlog.testing import capture_logs
 
 from gateway.http.cors import Cors, cors_headers
 from gateway.settings import Settings
+from tests.support.http_scope import Answer, answer, scope
 
 LISTED = Settings(cors_origins=("https://app.example",))
 

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import json
 
-from tests.support.http_scope import answer, scope
-
 from gateway.http.problems import Problem
+from tests.support.http_scope import answer, scope
 
 PROBLEM = Problem(404, "No such run", "Nobody has published run “x”.", headers=[(b"retry-after", b"1")])
 

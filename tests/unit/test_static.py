@@ -3,10 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.http_scope import Answer, answer, scope
+from starlette.requests import Request
 
+from gateway.http.access import Access, Action
 from gateway.http.problems import Problem
 from gateway.http.static import WebFiles, find_web
+from gateway.settings import Settings
+from tests.support.http_scope import Answer, answer, scope
 
 
 @pytest.fixture
@@ -25,9 +28,15 @@ def web(tmp_path: Path) -> Path:
 
 
 async def get(
-    web: Path | None, path: str, *, method: str = "GET", root_path: str = "", **headers: str
+    web: Path | None,
+    path: str,
+    *,
+    method: str = "GET",
+    root_path: str = "",
+    access: Access | None = None,
+    **headers: str,
 ) -> Answer:
-    files = WebFiles(web)
+    files = WebFiles(web, access or Access(Settings()))
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     app = files.page if path == root_path + "/" else files.module
     return await answer(app, scope(path, method=method, headers=given, root_path=root_path))
@@ -60,7 +69,7 @@ async def test_a_known_etag_gets_304_and_a_changed_file_a_new_one(web: Path) -> 
         assert said.headers["etag"] == etag
         assert said.headers["access-control-allow-origin"] == "*"
 
-    files = WebFiles(web)
+    files = WebFiles(web, Access(Settings()))
     assert (await answer(files.module, scope("/web/define.js"))).headers["etag"] == etag
     (web / "define.js").write_text("// another text\n")
     assert (await answer(files.module, scope("/web/define.js"))).body == b"// another text\n"
@@ -89,6 +98,20 @@ async def test_the_page_runs_under_a_strict_policy(web: Path) -> None:
         assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
         assert "unsafe" not in said.headers["content-security-policy"]
         assert "access-control-allow-origin" not in said.headers
+
+
+async def test_the_page_is_for_whom_the_application_lets_administer(web: Path) -> None:
+    async def may(request: Request, action: Action, run: str | None) -> bool:
+        return action == "admin" and request.headers.get("cookie") == "admin"
+
+    access = Access(Settings(), may)
+    said = await get(web, "/", access=access, x_forwarded_for="203.0.113.9", cookie="admin")
+    assert said.status == 200
+    with pytest.raises(Problem) as caught:
+        await get(web, "/", access=access, x_forwarded_for="203.0.113.9")
+    assert caught.value.status == 404
+    said = await get(web, "/web/define.js", access=access, x_forwarded_for="203.0.113.9")
+    assert said.status == 200
 
 
 @pytest.mark.parametrize(
