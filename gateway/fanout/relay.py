@@ -101,6 +101,8 @@ class Relay:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._runner = None
         await self.redis.aclose()
+        # The pool was given to the client, which therefore leaves it open.
+        await self.redis.connection_pool.disconnect()
 
     async def _run(self) -> None:
         attempt = 0
@@ -108,19 +110,24 @@ class Relay:
             connection = Redis.from_url(
                 self._url, socket_timeout=None, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0)
             )
+            pubsub = connection.pubsub()
             try:
-                pubsub = connection.pubsub()
-                await pubsub.subscribe(
-                    runs_channel(self._namespace), *(f.channel for f in self._following.values())
-                )
+                await pubsub.subscribe(runs_channel(self._namespace))
+                # From here on whoever begins to watch subscribes; what is watched already is subscribed next.
                 self._pubsub = pubsub
+                if self._following:
+                    await pubsub.subscribe(*(following.channel for following in self._following.values()))
                 attempt = 0
                 await self._listen(pubsub)
-            except _REDIS_TROUBLE as error:
+            except Exception as error:
+                # A mistake of ours must not leave every reader deaf: it is loud, and the relay comes back.
+                if not isinstance(error, _REDIS_TROUBLE):
+                    log.exception("the relay failed")
                 self._went_down(error)
             finally:
                 self._pubsub = None
                 with suppress(*_REDIS_TROUBLE):
+                    await pubsub.aclose()  # type: ignore[no-untyped-call]  # redis-py leaves it without types
                     await connection.aclose()
             attempt += 1
             # Jittered, so that a fleet of gateways doesn't return to Redis in one step.

@@ -58,6 +58,8 @@ class States:
         entry = self._snapshots.get(key)
         if entry is None:
             state = await self.at(run, position, run_log)
+            entry = self._snapshots.get(key)  # whoever waited for the same fold may have been first
+        if entry is None:
             event = snapshot_event(state, reason, format_time(now), with_calls=calls)
             entry = self._snapshots[key] = Entry(position, "snapshot", encode(event))
             # A thousand readers joining at once ask for the same few; more would be memory for nobody.
