@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from contextvars import Token
@@ -79,7 +80,7 @@ class Call:
         chunk: str | None = None,
     ) -> None:
         """Publish how far the tool is: ``progress`` of ``total``, a ``message`` for people, a ``chunk`` of output."""
-        data = {"progress": progress, "total": total, "message": message, "chunk": chunk}
+        data = {"progress": _number(progress), "total": _number(total), "message": message, "chunk": chunk}
         self.composer.publish("tool_progress", self, data)
 
     def start(self) -> None:
@@ -198,3 +199,14 @@ class Call:
             index=self.index,
             attempt=self.attempt or None,
         )
+
+
+def _number(value: object) -> int | float | None:
+    """Return ``value`` as a number that JSON has, whatever counts (numpy's, a Decimal), else ``None``."""
+    if value is None or isinstance(value, int):
+        return value
+    try:
+        number = float(value)  # type: ignore[arg-type]  # whatever it is, it is asked
+    except Exception:
+        return None
+    return number if math.isfinite(number) else None

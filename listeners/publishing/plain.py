@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -34,18 +35,30 @@ def plain(value: Any) -> tuple[Any, bool]:
 
     try:
         known = msgspec.to_builtins(value, str_keys=True, enc_hook=replaced)
-        # Lone surrogates, numbers and keys that JSON can't carry show here and nowhere else.
-        msgspec.json.encode(known)
+        # Lone surrogates show here and nowhere else; numbers that JSON has no word for become null.
+        if b"null" not in msgspec.json.encode(known) or not _holds_nan(known):
+            return known, whole
     except Exception:
-        return _walked(value, 0), False
-    return known, whole
+        # What follows is slower and takes anything.
+        pass
+    return _walked(value, 0), False
+
+
+def _holds_nan(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(map(_holds_nan, value.values()))
+    return isinstance(value, list) and any(map(_holds_nan, value))
 
 
 def _walked(value: Any, depth: int) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode() if not value.isascii() else str(value)
-    if value is None or isinstance(value, bool | float):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _repr(value)
     if isinstance(value, int):
         return int(value) if value.bit_length() <= _INT_BITS else _repr(value)
     if depth >= _DEPTH:

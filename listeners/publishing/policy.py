@@ -74,10 +74,10 @@ class PublicationPolicy:
         elif type == "tool_interrupted" and "arguments" in given:
             leveled = self._held(given.pop("arguments"))
         elif (
-            type == "tool_execution_failed" and given.get("reason") == "exception" and self._errors == "safe"
+            type == "tool_execution_failed" and self._errors == "safe" and given.get("reason") == "exception"
         ):
             given["message"] = UNEXPECTED
-        return self._open(given) | leveled
+        return self._redaction.members(plain(given)[0]) | leveled
 
     def failure(self, error: Exception | str, reason: FailureReason = "exception") -> dict[str, Any]:
         """Return the data of ``tool_execution_failed`` for what a tool raised, or for a text and its reason."""
@@ -94,11 +94,11 @@ class PublicationPolicy:
     def exception(self, error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
         """Return the data of ``tool_execution_exception``, which leaves only with ``expose_exceptions=True``."""
         lines = traceback.format_exception(type(error), error, trace or error.__traceback__)
-        return {"exception": type(error).__name__, "message": text_of(error), "stacktrace": "".join(lines)}
+        return {"exception": type(error).__name__, "message": _text_of(error), "stacktrace": "".join(lines)}
 
     def _text(self, error: BaseException) -> str:
         if isinstance(error, ToolError) or self._errors == "full":
-            return text_of(error)
+            return _text_of(error)
         return UNEXPECTED
 
     def _level(self, policy: Policy, tool: str) -> Level | Callable[[str, Any], Any]:
@@ -110,17 +110,21 @@ class PublicationPolicy:
         level = self._level(policy, tool)
         if level == "none":
             return {}
-        if level == "summary":
-            return {f"{member}_summary": summary(value, self._redaction)}
-        if callable(level):
-            try:
+        try:
+            if level == "summary":
+                return self._summarised(member, value)
+            if callable(level):
                 value = level(tool, value)
-            except Exception:
-                # What to show was the function's to say: without it nothing may leave.
-                return {}
-            if value is None:
-                return {}
-        return {member: self._redaction.within(plain(value)[0])}
+            return {} if value is None else {member: self._redaction.within(plain(value)[0])}
+        except Exception:
+            # The application's function failed, or the value changed while it was read: the step itself is told.
+            return {}
+
+    def _summarised(self, member: str, value: Any) -> dict[str, Any]:
+        # A tool without arguments has nothing to sum up.
+        if member == "arguments" and isinstance(value, Mapping) and not value:
+            return {}
+        return {f"{member}_summary": summary(value, self._redaction)}
 
     def _held(self, arguments: Any) -> dict[str, Any]:
         known, whole = plain(arguments)
@@ -130,18 +134,13 @@ class PublicationPolicy:
             held["editable"] = False
         return held
 
-    def _open(self, data: dict[str, Any]) -> dict[str, Any]:
-        known = plain(data)[0]
-        shown = self._redaction.within(known)
-        return shown if isinstance(shown, dict) else {}
 
-
-def text_of(error: BaseException) -> str:
-    """Return an exception's own text, or its kind if it has none or can't say it."""
+def _text_of(error: BaseException) -> str:
+    # Its type is no substitute for a text it lacks: types leave only with `expose_exceptions`.
     try:
-        return str(error) or type(error).__name__
+        return str(error) or UNEXPECTED
     except Exception:
-        return type(error).__name__
+        return UNEXPECTED
 
 
 def _checked(name: str, policy: Policy) -> Policy:
