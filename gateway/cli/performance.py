@@ -20,7 +20,7 @@ from listeners.contract.position import Position
 
 __all__ = ["Performance"]
 
-_READY: Final = 10.0
+_READY: Final = 5.0
 """Seconds a gateway may take until it has reached Redis."""
 _SETTLE: Final = 5.0
 """Seconds a run's last events may take to arrive once its agent has gone."""
