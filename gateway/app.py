@@ -83,6 +83,7 @@ class Gateway:
         hub = Hub(relay, wheel, linger=settings.linger)
         exit = DrainFirst(partial(loop.call_soon_threadsafe, hub.drain))
         exit.install()
+        self._access.served_by(exit.server)
         states = States(relay)
         streams = Streams(
             settings=settings,
