@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from listeners.contract.log import read_entries
 from tests.e2e.conftest import Start
 from tests.support.servers import Process
 
@@ -113,7 +115,7 @@ def test_the_run_shows_all_that_an_agent_may_do(demo: Demo) -> None:
     assert failed["data"]["message"] == "no such file"
 
     answer = events[-1]["data"]["result"]
-    queue = Path(__import__("queue").__file__).read_bytes()
+    queue = Path(sysconfig.get_path("stdlib"), "queue.py").read_bytes()
     assert f"- queue.py: {len(queue.splitlines()):,} lines, {len(queue) / 1000:,.0f} kB" in answer
 
 
@@ -135,8 +137,7 @@ def test_a_signal_ends_all_that_was_started(demo: Demo, redis: Redis, number: si
     assert not is_alive(agent)
     assert "Traceback" not in process.output
     # Its watchers learn why it ended.
-    last = redis.xrevrange("toolcast:{demo}:log", count=1)
-    assert last[0][1][b"type"] == b"run_cancelled"
+    assert read_entries(redis.xrange("toolcast:{demo}:log"))[-1].type == "run_cancelled"
 
 
 def test_a_signal_after_the_run_ends_it_quietly(demo: Demo) -> None:
