@@ -25,6 +25,7 @@ from gateway.http.routes import health_routes, page_routes, run_routes
 from gateway.http.runs import Runs
 from gateway.http.static import WebFiles, find_web
 from gateway.http.stream import Streams
+from gateway.logs import configure_logs
 from gateway.settings import Settings
 
 __all__ = ["Gateway", "create_app"]
@@ -137,8 +138,11 @@ class Gateway:
 
 
 def create_app() -> Gateway:
-    """Return a gateway with the environment's settings, for ``uvicorn --factory gateway.app:create_app``."""
-    return Gateway()
+    """Return a gateway with the environment's settings, for ``uvicorn --factory gateway.app:create_app``; log lines
+    are written as they say, unless somebody has configured logging before."""
+    settings = Settings.from_env(os.environ)
+    configure_logs(settings.log_format)
+    return Gateway(settings)
 
 
 async def _turn(wheel: Wheel) -> None:
