@@ -34,10 +34,10 @@ def plain(value: Any) -> tuple[Any, bool]:
         return _repr(part)
 
     try:
-        known = msgspec.to_builtins(value, str_keys=True, enc_hook=replaced)
-        # Lone surrogates show here and nowhere else; numbers that JSON has no word for become null.
-        if b"null" not in msgspec.json.encode(known) or not _holds_nan(known):
-            return known, whole
+        encoded = msgspec.json.encode(value, enc_hook=replaced)
+        # Numbers that JSON has no word for have become null.
+        if b"null" not in encoded or not _holds_nan(msgspec.to_builtins(value, enc_hook=replaced)):
+            return msgspec.json.decode(encoded), whole
     except Exception:
         # What follows is slower and takes anything.
         pass
@@ -49,7 +49,7 @@ def _holds_nan(value: Any) -> bool:
         return not math.isfinite(value)
     if isinstance(value, dict):
         return any(map(_holds_nan, value.values()))
-    return isinstance(value, list) and any(map(_holds_nan, value))
+    return isinstance(value, list | tuple | set | frozenset) and any(map(_holds_nan, value))
 
 
 def _walked(value: Any, depth: int) -> Any:
