@@ -32,7 +32,7 @@ from gateway.setting_kinds import (
 )
 from listeners.contract.keys import DEFAULT_URL, namespace_of
 
-__all__ = ["Settings", "SettingsError", "setting_of", "settings_table"]
+__all__ = ["Settings", "SettingsError", "setting_of", "settings_markdown", "settings_table"]
 
 _LATER: Final = ("TOOLCAST_JWT_SECRET", "TOOLCAST_AUTH_URL")
 
@@ -274,3 +274,12 @@ def _row(item: Field[Any]) -> Setting:
 
 _TABLE: Final = tuple(_row(item) for item in fields(Settings))
 _BY_NAME: Final = {row.name: row for row in _TABLE}
+
+
+def settings_markdown() -> str:
+    """The table for the documentation, in Markdown."""
+    lines = ["| variable | flag | default | what |", "| --- | --- | --- | --- |"]
+    for row in _TABLE:
+        default = f"`{row.shown_default}`" if row.shown_default else ""
+        lines.append(f"| `{row.env}` | `{row.flag}` | {default} | {row.help} |")
+    return "\n".join(lines) + "\n"
