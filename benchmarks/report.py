@@ -40,8 +40,9 @@ GOALS: Final = (
 _ALSO_SHOWN: Final = {
     "p50_ms": "latency p50, ms",
     "p99_ms": "latency p99, ms",
+    "per_read": "deliveries in a read",
     "core": "share of its core",
-    "late_ms": "publisher late at the end, ms",
+    "late_ms": "publisher late, ms",
 }
 _RIGS: Final = ("floor", "nchan", "gateway")
 
