@@ -1,7 +1,20 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { RunStream } from '../../web/run-stream.js'
-import { RUN, block, call, cut, event, fastClock, gateway, manualClock, open, record, stream as begin, until } from './scripted-gateway.js'
+import {
+  RUN,
+  block,
+  call,
+  cut,
+  event,
+  fastClock,
+  gateway,
+  manualClock,
+  open,
+  record,
+  stream as begin,
+  until,
+} from './scripted-gateway.js'
 
 const STARTED = block('7-1', event('run_started', { data: { title: 'shared' } }))
 const IDENTIFIED = block('7-2', call('a', 'tool_call_identified'))
@@ -19,7 +32,9 @@ function follower(t, src, clock = fastClock()) {
 const at = (stream, position) => until(() => stream.position === position, `the stream is at ${position}`)
 
 test('streams of one run share one connection, each told everything once', async (t) => {
-  const { src, requests } = await gateway(t, cut(STARTED), (response) => begin(response, [IDENTIFIED, COMPLETED]).end())
+  const { src, requests } = await gateway(t, cut(STARTED), (response) =>
+    begin(response, [IDENTIFIED, COMPLETED]).end(),
+  )
   const follow = follower(t, src)
   const streams = [follow(), follow(), follow()]
   const told = streams.map((stream) => record(stream))
@@ -42,7 +57,10 @@ test('who comes later begins with a snapshot of what is known', async (t) => {
   const told = record(second, 'snapshot')
   const iterator = second[Symbol.asyncIterator]()
   const { value } = await iterator.next()
-  assert.deepStrictEqual([value.id, value.type, value.data.reason, value.data.title], ['7-2', 'snapshot', 'join', 'shared'])
+  assert.deepStrictEqual(
+    [value.id, value.type, value.data.reason, value.data.title],
+    ['7-2', 'snapshot', 'join', 'shared'],
+  )
   await until(() => told.of('state').length, 'the state is told')
   assert.deepStrictEqual(told.positions, ['7-2'])
   assert.equal(told.of('snapshot').length, 1)
@@ -87,7 +105,17 @@ test('other runs, other tokens, other starting points have connections of their 
   const { src, requests } = await gateway(t, open(STARTED))
   const follow = follower(t, src)
   const token = () => 'abc'
-  const streams = [follow(), follow({}, 'other'), follow({ token }), follow({ token: () => 'abc' }), follow({ token: 'abc' }), follow({ headers: { 'x-team': 'blue' } }), follow({ credentials: 'include' }), follow({ from: 'start' }), follow({ from: 'start' })]
+  const streams = [
+    follow(),
+    follow({}, 'other'),
+    follow({ token }),
+    follow({ token: () => 'abc' }),
+    follow({ token: 'abc' }),
+    follow({ headers: { 'x-team': 'blue' } }),
+    follow({ credentials: 'include' }),
+    follow({ from: 'start' }),
+    follow({ from: 'start' }),
+  ]
   await until(() => requests.length === streams.length, 'each has asked')
   follow({ token })
   follow({ token: 'abc' })
@@ -97,13 +125,19 @@ test('other runs, other tokens, other starting points have connections of their 
 })
 
 test('a refusal is told to everybody, and the next stream asks again', async (t) => {
-  const refuse = (response) => response.writeHead(403, { 'content-type': 'application/problem+json' }).end('{"detail":"Shared refusal."}')
+  const refuse = (response) =>
+    response
+      .writeHead(403, { 'content-type': 'application/problem+json' })
+      .end('{"detail":"Shared refusal."}')
   const { src, requests } = await gateway(t, refuse)
   const follow = follower(t, src)
   const streams = [follow(), follow()]
   const told = streams.map((stream) => record(stream))
   await until(() => streams.every(({ error }) => error), 'both were told')
-  assert.deepStrictEqual(told.map((each) => each.of('error').length), [1, 1])
+  assert.deepStrictEqual(
+    told.map((each) => each.of('error').length),
+    [1, 1],
+  )
   assert.equal(requests.length, 1)
   const third = follow()
   await until(() => third.error, 'the third was told')

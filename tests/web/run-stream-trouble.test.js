@@ -39,17 +39,28 @@ function pageAt(t, href) {
 }
 
 test('a refusal ends the stream with the reason the gateway gives', async (t) => {
-  for (const [status, reason] of [[401, 'unauthorized'], [403, 'forbidden'], [400, 'refused'], [404, 'refused']]) {
+  for (const [status, reason] of [
+    [401, 'unauthorized'],
+    [403, 'forbidden'],
+    [400, 'refused'],
+    [404, 'refused'],
+  ]) {
     const detail = `No, because of ${status}.`
     const { src, requests } = await gateway(t, problem(status, detail))
     const stream = follow(t, src, { token: 'abc' })
     const told = record(stream)
     await failed(stream)
     const [error] = told.of('error')
-    assert.deepStrictEqual([error.reason, error.message, error.error.status, error.error.fatal], [reason, detail, status, true])
+    assert.deepStrictEqual(
+      [error.reason, error.message, error.error.status, error.error.fatal],
+      [reason, detail, status, true],
+    )
     assert.ok(error.error instanceof RunStreamError && stream.error === error.error)
     assert.equal(stream.connection, 'failed')
-    assert.deepStrictEqual(told.of('connection').map(({ connection }) => connection), ['failed'])
+    assert.deepStrictEqual(
+      told.of('connection').map(({ connection }) => connection),
+      ['failed'],
+    )
     assert.equal(told.of('end').length, 0)
     assert.equal(said.filter((text) => text === `toolcast: ${detail}`).length, 1)
     await assert.rejects(stream[Symbol.asyncIterator]().next(), { name: 'RunStreamError', message: detail })
@@ -60,9 +71,12 @@ test('a refusal ends the stream with the reason the gateway gives', async (t) =>
 test('a refusal in the middle of for await is thrown', async (t) => {
   const { src } = await gateway(t, cut(STARTED), problem(403, 'No longer.'))
   const seen = []
-  await assert.rejects(async () => {
-    for await (const { type } of follow(t, src)) seen.push(type)
-  }, { name: 'RunStreamError', message: 'No longer.' })
+  await assert.rejects(
+    async () => {
+      for await (const { type } of follow(t, src)) seen.push(type)
+    },
+    { name: 'RunStreamError', message: 'No longer.' },
+  )
   assert.deepStrictEqual(seen, ['run_started'])
 })
 
@@ -72,7 +86,10 @@ test('token() is asked at each connect, and once more after a 401', async (t) =>
   const stream = follow(t, src, { token: async () => `token-${++asked}` })
   const told = record(stream)
   await ended(stream)
-  assert.deepStrictEqual(requests.map(({ headers }) => headers.authorization), ['Bearer token-1', 'Bearer token-2', 'Bearer token-3'])
+  assert.deepStrictEqual(
+    requests.map(({ headers }) => headers.authorization),
+    ['Bearer token-1', 'Bearer token-2', 'Bearer token-3'],
+  )
   assert.equal(told.of('error').length, 0)
 })
 
@@ -91,7 +108,10 @@ test('a new token function is used at the next connect, and causes none', async 
   assert.equal(requests.length, 1)
   requests[0].response.destroy()
   await ended(stream)
-  assert.deepStrictEqual(requests.map(({ headers }) => headers.authorization), ['Bearer old', 'Bearer new'])
+  assert.deepStrictEqual(
+    requests.map(({ headers }) => headers.authorization),
+    ['Bearer old', 'Bearer new'],
+  )
 })
 
 test('a token() that throws is told and tried again', async (t) => {
@@ -104,8 +124,14 @@ test('a token() that throws is told and tried again', async (t) => {
   const stream = follow(t, src, { token })
   const told = record(stream)
   await ended(stream)
-  assert.deepStrictEqual(told.of('error').map(({ message }) => message), ['token() failed: the session service is down'])
-  assert.deepStrictEqual(told.of('connection').map(({ connection }) => connection), ['failed', 'live', 'closed'])
+  assert.deepStrictEqual(
+    told.of('error').map(({ message }) => message),
+    ['token() failed: the session service is down'],
+  )
+  assert.deepStrictEqual(
+    told.of('connection').map(({ connection }) => connection),
+    ['failed', 'live', 'closed'],
+  )
 })
 
 test('headers and credentials travel', async (t) => {
@@ -115,17 +141,28 @@ test('headers and credentials travel', async (t) => {
 })
 
 test('503 is told once and outlived', async (t) => {
-  const { src, requests } = await gateway(t, problem(503, 'Start it: async with toolcast.'), problem(503, 'Start it: async with toolcast.'), [STARTED, COMPLETED])
+  const { src, requests } = await gateway(
+    t,
+    problem(503, 'Start it: async with toolcast.'),
+    problem(503, 'Start it: async with toolcast.'),
+    [STARTED, COMPLETED],
+  )
   const stream = follow(t, src)
   const told = record(stream)
   await ended(stream)
-  assert.deepStrictEqual(told.of('error').map(({ reason, error }) => [reason, error.status, error.fatal]), [['unavailable', 503, false]])
+  assert.deepStrictEqual(
+    told.of('error').map(({ reason, error }) => [reason, error.status, error.fatal]),
+    [['unavailable', 503, false]],
+  )
   assert.deepStrictEqual([requests.length, stream.error], [3, undefined])
 })
 
 test('Retry-After is kept, even by who would rather try now', async (t) => {
   const clock = manualClock()
-  const { src, requests } = await gateway(t, problem(429, 'Too many streams.', { 'retry-after': '90' }), [STARTED, COMPLETED])
+  const { src, requests } = await gateway(t, problem(429, 'Too many streams.', { 'retry-after': '90' }), [
+    STARTED,
+    COMPLETED,
+  ])
   const stream = follow(t, src, { clock })
   await until(() => stream.retryAt, 'the next attempt is planned')
   assert.equal(stream.retryAt - clock.now(), 90_000)
@@ -176,9 +213,15 @@ test('retry: decides about the first reconnect, and a good minute forgives', asy
 test('reconnect(), a tab that becomes visible, and a network that returns cut the wait short', async (t) => {
   const page = Object.assign(new EventTarget(), { visibilityState: 'hidden', baseURI: 'http://127.0.0.1/' })
   const network = new EventTarget()
-  Object.assign(globalThis, { document: page, addEventListener: network.addEventListener.bind(network), requestAnimationFrame: () => 1, cancelAnimationFrame: () => {} })
+  Object.assign(globalThis, {
+    document: page,
+    addEventListener: network.addEventListener.bind(network),
+    requestAnimationFrame: () => 1,
+    cancelAnimationFrame: () => {},
+  })
   t.after(() => {
-    for (const name of ['document', 'addEventListener', 'requestAnimationFrame', 'cancelAnimationFrame']) delete globalThis[name]
+    for (const name of ['document', 'addEventListener', 'requestAnimationFrame', 'cancelAnimationFrame'])
+      delete globalThis[name]
   })
   const clock = manualClock()
   const { src, requests } = await gateway(t, cut(STARTED), cut(), cut(), [COMPLETED])
@@ -253,7 +296,10 @@ test('nobody there: told once, tried on', async (t) => {
   const told = record(stream)
   await failed(stream)
   const [{ reason, message, error }] = told.of('error')
-  assert.deepStrictEqual([reason, message, error.fatal], ['unreachable', `Gateway unreachable: nothing answers at ${src}.`, false])
+  assert.deepStrictEqual(
+    [reason, message, error.fatal],
+    ['unreachable', `Gateway unreachable: nothing answers at ${src}.`, false],
+  )
   assert.equal(stream.connection, 'failed')
   await until(() => stream.retryAt, 'another attempt is planned')
   await until(() => !stream.retryAt, 'and made')
@@ -294,7 +340,15 @@ test('a page of the same origin is never told that', async (t) => {
 
 test('an origin that was served once is not suspected later', async (t) => {
   pageAt(t, 'http://localhost:5173/')
-  const { src, requests } = await gateway(t, cut(STARTED), cut(), (_response, request) => request.socket.destroy(), (_response, request) => request.socket.destroy(), (_response, request) => request.socket.destroy(), [COMPLETED])
+  const { src, requests } = await gateway(
+    t,
+    cut(STARTED),
+    cut(),
+    (_response, request) => request.socket.destroy(),
+    (_response, request) => request.socket.destroy(),
+    (_response, request) => request.socket.destroy(),
+    [COMPLETED],
+  )
   const stream = follow(t, src)
   const told = record(stream)
   await ended(stream)
@@ -326,12 +380,16 @@ test('a page from a file is told to be served, and not tried again', async (t) =
   }
   const stream = follow(t, 'http://localhost:8808', { fetch })
   await failed(stream)
-  assert.deepStrictEqual([stream.error.reason, stream.error.fatal, stream.connection], ['file', true, 'failed'])
+  assert.deepStrictEqual(
+    [stream.error.reason, stream.error.fatal, stream.connection],
+    ['file', true, 'failed'],
+  )
   assert.match(stream.error.message, /serve the folder with `python -m http.server`/)
 })
 
 test('a page where the gateway should be is no gateway', async (t) => {
-  const html = (status) => (response) => response.writeHead(status, { 'content-type': 'text/html; charset=utf-8' }).end('<!doctype html>')
+  const html = (status) => (response) =>
+    response.writeHead(status, { 'content-type': 'text/html; charset=utf-8' }).end('<!doctype html>')
   for (const status of [200, 404]) {
     const { src } = await gateway(t, html(status))
     const stream = follow(t, src)
@@ -348,7 +406,10 @@ test('once it was followed, a stray page is not believed', async (t) => {
 })
 
 test("a fetch that can't stream is told to be replaced", async (t) => {
-  const fetch = async () => Object.defineProperty(new Response('', { headers: { 'content-type': 'text/event-stream' } }), 'body', { value: undefined })
+  const fetch = async () =>
+    Object.defineProperty(new Response('', { headers: { 'content-type': 'text/event-stream' } }), 'body', {
+      value: undefined,
+    })
   const stream = follow(t, 'http://localhost:8808', { fetch })
   await failed(stream)
   assert.deepStrictEqual([stream.error.reason, stream.error.fatal], ['no-body', true])

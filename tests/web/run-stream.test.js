@@ -45,7 +45,10 @@ const ended = (stream) => until(() => stream.ended, 'the stream has ended')
 test('a run is followed to its end', async (t) => {
   const { src, requests } = await gateway(t, BLOCKS)
   const stream = follow(t, src)
-  assert.deepStrictEqual([stream.state.status, stream.position, stream.connection], ['waiting', '0-0', 'connecting'])
+  assert.deepStrictEqual(
+    [stream.state.status, stream.position, stream.connection],
+    ['waiting', '0-0', 'connecting'],
+  )
   const told = record(stream, 'tool_progress', 'x_citation')
   await ended(stream)
 
@@ -54,15 +57,30 @@ test('a run is followed to its end', async (t) => {
     told.of('event').map(({ event }) => event),
     LOG.map(([, each]) => JSON.parse(JSON.stringify(each))),
   )
-  assert.deepStrictEqual(told.of('tool_progress').map(({ event, position }) => [event.data.progress, position]), [[1, '7-4']])
-  assert.deepStrictEqual(told.of('x_citation').map(({ position }) => position), ['7-5'])
-  assert.deepStrictEqual(told.of('connection').map(({ connection }) => connection), ['live', 'closed'])
+  assert.deepStrictEqual(
+    told.of('tool_progress').map(({ event, position }) => [event.data.progress, position]),
+    [[1, '7-4']],
+  )
+  assert.deepStrictEqual(
+    told.of('x_citation').map(({ position }) => position),
+    ['7-5'],
+  )
+  assert.deepStrictEqual(
+    told.of('connection').map(({ connection }) => connection),
+    ['live', 'closed'],
+  )
   assert.deepStrictEqual(told.of('error'), [])
-  assert.deepStrictEqual(told.seen.slice(-3).map(({ type }) => type), ['state', 'connection', 'end'])
+  assert.deepStrictEqual(
+    told.seen.slice(-3).map(({ type }) => type),
+    ['state', 'connection', 'end'],
+  )
   assert.equal(told.of('end')[0].reason, 'completed')
   const { state } = stream
   assert.equal(told.of('state').at(-1).state, state)
-  assert.deepStrictEqual([state.status, state.title, state.calls[0].state], ['completed', 'Which modules?', 'completed'])
+  assert.deepStrictEqual(
+    [state.status, state.title, state.calls[0].state],
+    ['completed', 'Which modules?', 'completed'],
+  )
   assert.deepStrictEqual([stream.position, stream.connection, stream.ended], ['7-7', 'closed', 'completed'])
   assert.equal(requests.length, 1)
 })
@@ -70,27 +88,40 @@ test('a run is followed to its end', async (t) => {
 test('without a token nothing in the request needs a preflight', async (t) => {
   const { src, requests } = await gateway(t, cut(...BLOCKS.slice(0, 2)), serveRest)
   await ended(follow(t, src))
-  assert.deepStrictEqual(requests.map(({ url }) => url.pathname + url.search), [
-    `/runs/${RUN}/events?from=snapshot`,
-    `/runs/${RUN}/events?after=7-2`,
-  ])
+  assert.deepStrictEqual(
+    requests.map(({ url }) => url.pathname + url.search),
+    [`/runs/${RUN}/events?from=snapshot`, `/runs/${RUN}/events?after=7-2`],
+  )
   for (const { headers } of requests) {
     assert.equal(headers.accept, 'text/event-stream')
     assert.equal(headers['last-event-id'] ?? headers.authorization ?? headers['content-type'], undefined)
   }
 })
 
-for (const [name, end] of [['LF', '\n'], ['CRLF', '\r\n'], ['CR', '\r']]) {
+for (const [name, end] of [
+  ['LF', '\n'],
+  ['CRLF', '\r\n'],
+  ['CR', '\r'],
+]) {
   test(`cut after any byte, lines ended by ${name}: each event once, in order`, async (t) => {
     const shown = [0, 4, 6]
-    const bytes = Buffer.from(shown.map((at) => BLOCKS[at]).join('').replaceAll('\n', end))
+    const bytes = Buffer.from(
+      shown
+        .map((at) => BLOCKS[at])
+        .join('')
+        .replaceAll('\n', end),
+    )
     const cuts = new Map()
     const { src } = await gateway(t, (response, _request, url) => {
       const after = url.searchParams.get('after')
       const run = url.pathname.split('/')[2]
       const at = cuts.get(run)
       cuts.delete(run)
-      if (at === undefined) return begin(response, shown.filter((each) => POSITIONS[each] > (after ?? '')).map((each) => BLOCKS[each])).end()
+      if (at === undefined)
+        return begin(
+          response,
+          shown.filter((each) => POSITIONS[each] > (after ?? '')).map((each) => BLOCKS[each]),
+        ).end()
       assert.equal(after, null)
       response.writeHead(200, { 'content-type': 'text/event-stream' })
       response.write(bytes.subarray(0, at), () => response.destroy())
@@ -117,7 +148,10 @@ test('a body that ends cleanly in the middle of the run is resumed', async (t) =
   const told = record(stream)
   await ended(stream)
   assert.deepStrictEqual(told.positions, POSITIONS)
-  assert.deepStrictEqual(requests.map(({ url }) => url.searchParams.get('after')), [null, '7-3', '7-4'])
+  assert.deepStrictEqual(
+    requests.map(({ url }) => url.searchParams.get('after')),
+    [null, '7-3', '7-4'],
+  )
   assert.deepStrictEqual(
     told.of('connection').map(({ connection }) => connection),
     ['live', 'reconnecting', 'live', 'reconnecting', 'live', 'closed'],
@@ -133,7 +167,9 @@ test('what was sent before is not told again', async (t) => {
 })
 
 test('204 ends the stream', async (t) => {
-  const { src, requests } = await gateway(t, cut(...BLOCKS.slice(0, 1)), (response) => response.writeHead(204).end())
+  const { src, requests } = await gateway(t, cut(...BLOCKS.slice(0, 1)), (response) =>
+    response.writeHead(204).end(),
+  )
   const stream = follow(t, src)
   const told = record(stream)
   await ended(stream)
@@ -142,7 +178,10 @@ test('204 ends the stream', async (t) => {
 })
 
 test('a snapshot is where a stream begins', async (t) => {
-  const joined = snapshot('join', '7-3', { title: 'joined', calls: [{ key: 'a', name: 'look', title: 'Looking…', attempt: 1, state: 'running' }] })
+  const joined = snapshot('join', '7-3', {
+    title: 'joined',
+    calls: [{ key: 'a', name: 'look', title: 'Looking…', attempt: 1, state: 'running' }],
+  })
   const { src } = await gateway(t, [block('7-3', joined), ...BLOCKS.slice(3)])
   const stream = follow(t, src)
   const told = record(stream, 'snapshot')
@@ -154,12 +193,20 @@ test('a snapshot is where a stream begins', async (t) => {
 
 for (const reason of ['absent', 'expired', 'deleted']) {
   test(`a snapshot with reason ${reason} ends the stream`, async (t) => {
-    const { src, requests } = await gateway(t, cut(...BLOCKS.slice(0, 2)), [block('0-0', snapshot(reason, '0-0', { status: 'failed' }))])
+    const { src, requests } = await gateway(t, cut(...BLOCKS.slice(0, 2)), [
+      block('0-0', snapshot(reason, '0-0', { status: 'failed' })),
+    ])
     const stream = follow(t, src)
     const told = record(stream)
     await ended(stream)
-    assert.deepStrictEqual(told.of('end').map((end) => end.reason), [reason])
-    assert.deepStrictEqual([stream.ended, stream.connection, stream.state.calls.length], [reason, 'closed', 0])
+    assert.deepStrictEqual(
+      told.of('end').map((end) => end.reason),
+      [reason],
+    )
+    assert.deepStrictEqual(
+      [stream.ended, stream.connection, stream.state.calls.length],
+      [reason, 'closed', 0],
+    )
     assert.equal(requests.length, 2)
   })
 }
@@ -212,13 +259,18 @@ test('from: start asks for the past, from: now for the future alone', async (t) 
   const { src, requests } = await gateway(t, BLOCKS)
   await ended(follow(t, src, { from: 'start' }))
   await ended(follow(t, src, { from: 'now' }))
-  assert.deepStrictEqual(requests.map(({ url }) => url.search), ['?from=start', '?from=now'])
+  assert.deepStrictEqual(
+    requests.map(({ url }) => url.search),
+    ['?from=start', '?from=now'],
+  )
 })
 
 test('a saved state is shown first and gone on from', async (t) => {
   const { src, requests } = await gateway(t, BLOCKS, serveRest)
   const first = follow(t, src, { from: 'start' })
-  const saved = await new Promise((resolve) => first.addEventListener('tool_progress', () => resolve(first.state)))
+  const saved = await new Promise((resolve) =>
+    first.addEventListener('tool_progress', () => resolve(first.state)),
+  )
   await ended(first)
   const stream = follow(t, src, { state: JSON.parse(JSON.stringify(saved)) })
   assert.deepStrictEqual(stream.state, saved)
@@ -233,7 +285,10 @@ test('a saved state that has ended needs no connection', async (t) => {
   const stream = follow(t, src, { state: { run: RUN, position: '7-7', status: 'failed', calls: [] } })
   const told = record(stream)
   await ended(stream)
-  assert.deepStrictEqual([told.of('end')[0].reason, stream.connection, requests.length], ['failed', 'closed', 0])
+  assert.deepStrictEqual(
+    [told.of('end')[0].reason, stream.connection, requests.length],
+    ['failed', 'closed', 0],
+  )
 })
 
 test('states come at most once in 100 ms without a visible page', async (t) => {
@@ -246,14 +301,20 @@ test('states come at most once in 100 ms without a visible page', async (t) => {
   clock.advance(99)
   assert.deepStrictEqual(told.of('state'), [])
   clock.advance(1)
-  assert.deepStrictEqual(told.of('state').map(({ state }) => state.position), ['7-6'])
+  assert.deepStrictEqual(
+    told.of('state').map(({ state }) => state.position),
+    ['7-6'],
+  )
   clock.advance(1000)
   assert.equal(told.of('state').length, 1)
 })
 
 test('in a visible page they come with its frames', async (t) => {
   const frames = []
-  globalThis.document = Object.assign(new EventTarget(), { visibilityState: 'visible', baseURI: 'http://localhost/' })
+  globalThis.document = Object.assign(new EventTarget(), {
+    visibilityState: 'visible',
+    baseURI: 'http://localhost/',
+  })
   globalThis.requestAnimationFrame = (callback) => frames.push(callback)
   globalThis.cancelAnimationFrame = () => {}
   t.after(() => {
@@ -279,7 +340,10 @@ test('close() tells the gateway and nobody else', async (t) => {
   stream.close()
   assert.equal(stream.connection, 'closed')
   assert.deepStrictEqual([told.of('end').length, told.of('error').length], [0, 0])
-  assert.deepStrictEqual(told.seen.slice(-2).map(({ type }) => type), ['state', 'connection'])
+  assert.deepStrictEqual(
+    told.seen.slice(-2).map(({ type }) => type),
+    ['state', 'connection'],
+  )
   await until(() => requests[0].response.destroyed, 'the gateway sees the reader go')
   assert.equal(requests.length, 1)
 })
@@ -303,7 +367,10 @@ test('for await gives envelopes with their position and ends with the stream', a
   const { src } = await gateway(t, cut(...BLOCKS.slice(0, 3)), serveRest)
   const seen = []
   for await (const each of follow(t, src)) seen.push(each)
-  assert.deepStrictEqual(seen, LOG.map(([id, each]) => ({ id, ...JSON.parse(JSON.stringify(each)) })))
+  assert.deepStrictEqual(
+    seen,
+    LOG.map(([id, each]) => ({ id, ...JSON.parse(JSON.stringify(each)) })),
+  )
 })
 
 test('leaving for await closes the stream', async (t) => {
@@ -315,7 +382,9 @@ test('leaving for await closes the stream', async (t) => {
 })
 
 test('who falls 10,000 events behind gets a snapshot instead', async () => {
-  const many = Array.from({ length: 10_010 }, (_, at) => event('llm_token_usage', { data: { input: at, output: 0, total: at } }))
+  const many = Array.from({ length: 10_010 }, (_, at) =>
+    event('llm_token_usage', { data: { input: at, output: 0, total: at } }),
+  )
   const stream = RunStream.of([event('run_started'), ...many, event('run_completed')])
   const iterator = stream[Symbol.asyncIterator]()
   const first = iterator.next()
@@ -323,7 +392,10 @@ test('who falls 10,000 events behind gets a snapshot instead', async () => {
   const seen = [(await first).value]
   for await (const each of iterator) seen.push(each)
   const lagged = seen.find(({ type }) => type === 'snapshot')
-  assert.deepStrictEqual([lagged.type, lagged.data.reason, lagged.id], ['snapshot', 'lagged', lagged.data.position])
+  assert.deepStrictEqual(
+    [lagged.type, lagged.data.reason, lagged.id],
+    ['snapshot', 'lagged', lagged.data.position],
+  )
   assert.equal(seen.at(-1).type, 'run_completed')
   assert.ok(seen.length < 100)
 })
@@ -331,7 +403,15 @@ test('who falls 10,000 events behind gets a snapshot instead', async () => {
 test('the clock difference is the least between an event and its arrival', async (t) => {
   const clock = manualClock()
   const at = (ms) => new Date(clock.now() - ms).toISOString()
-  const { src } = await gateway(t, open(block('7-1', { ...event('run_started'), time: at(60_000) }), block('7-2', { ...event('x_a'), time: at(250) }), block('7-3', { ...event('x_b'), time: at(900) }), block('7-4', { ...event('x_c'), time: 'soon' })))
+  const { src } = await gateway(
+    t,
+    open(
+      block('7-1', { ...event('run_started'), time: at(60_000) }),
+      block('7-2', { ...event('x_a'), time: at(250) }),
+      block('7-3', { ...event('x_b'), time: at(900) }),
+      block('7-4', { ...event('x_c'), time: 'soon' }),
+    ),
+  )
   const stream = follow(t, src, { clock })
   assert.equal(stream.skew, 0)
   await until(() => stream.position === '7-4', 'four events have come')
@@ -344,7 +424,10 @@ test('RunStream.of plays events, with positions of their own or numbered', async
   await ended(plain)
   assert.deepStrictEqual(told.positions, ['1-1', '1-2', '1-3', '1-4', '1-5', '1-6', '1-7'])
   assert.deepStrictEqual([plain.run, plain.ended, plain.connection], [RUN, 'completed', 'closed'])
-  assert.deepStrictEqual(told.of('connection').map(({ connection }) => connection), ['live', 'closed'])
+  assert.deepStrictEqual(
+    told.of('connection').map(({ connection }) => connection),
+    ['live', 'closed'],
+  )
 
   async function* recorded() {
     for (const [id, each] of LOG.slice(0, 3)) yield { id, ...each }
@@ -359,7 +442,10 @@ test('RunStream.of plays events, with positions of their own or numbered', async
 test('a played run that was left in the middle stays there', async () => {
   const stream = RunStream.of(LOG.slice(0, 3).map(([, each]) => each))
   await until(() => stream.position === '1-3', 'three events have been played')
-  assert.deepStrictEqual([stream.connection, stream.ended, stream.state.status], ['live', undefined, 'running'])
+  assert.deepStrictEqual(
+    [stream.connection, stream.ended, stream.state.status],
+    ['live', undefined, 'running'],
+  )
 })
 
 test('newRunId makes ids nobody can guess', () => {
@@ -368,13 +454,19 @@ test('newRunId makes ids nobody can guess', () => {
   for (const id of ids) assert.match(id, /^user-42\.[0-9a-f]{32}$/)
   assert.match(newRunId(), /^[0-9a-f]{32}$/)
   for (const prefix of ['', '-a', 'a b', 'a/b', 'ü', 'x'.repeat(96)]) {
-    assert.throws(() => newRunId(prefix), { name: 'TypeError', message: /prefix .* makes no run id: use 1 to 128/ })
+    assert.throws(() => newRunId(prefix), {
+      name: 'TypeError',
+      message: /prefix .* makes no run id: use 1 to 128/,
+    })
   }
 })
 
 test('what can name no run, and no gateway, is refused at once', () => {
   for (const run of [undefined, null, '', '.a', 'a/b', 'a b', 'x'.repeat(129), 7]) {
-    assert.throws(() => new RunStream('http://127.0.0.1:9', run), { name: 'TypeError', message: /run id .* is not usable/ })
+    assert.throws(() => new RunStream('http://127.0.0.1:9', run), {
+      name: 'TypeError',
+      message: /run id .* is not usable/,
+    })
   }
   assert.throws(() => new RunStream('', RUN), { name: 'TypeError', message: /must be absolute/ })
 })
@@ -387,18 +479,29 @@ test('src is resolved against the page, and a slash at its end does not matter',
   }
   globalThis.location = /** @type {any} */ (new URL('https://app.example/chat/index.html'))
   t.after(() => delete globalThis.location)
-  for (const src of ['', '/', '/toolcast', '/toolcast/', 'live', 'https://gateway.example/', new URL('https://gateway.example/a')]) {
+  for (const src of [
+    '',
+    '/',
+    '/toolcast',
+    '/toolcast/',
+    'live',
+    'https://gateway.example/',
+    new URL('https://gateway.example/a'),
+  ]) {
     await ended(follow(t, src, { fetch, from: 'start' }))
   }
-  assert.deepStrictEqual(asked.map((url) => url.replace(`/runs/${RUN}/events?from=start`, '')), [
-    'https://app.example',
-    'https://app.example',
-    'https://app.example/toolcast',
-    'https://app.example/toolcast',
-    'https://app.example/chat/live',
-    'https://gateway.example',
-    'https://gateway.example/a',
-  ])
+  assert.deepStrictEqual(
+    asked.map((url) => url.replace(`/runs/${RUN}/events?from=start`, '')),
+    [
+      'https://app.example',
+      'https://app.example',
+      'https://app.example/toolcast',
+      'https://app.example/toolcast',
+      'https://app.example/chat/live',
+      'https://gateway.example',
+      'https://gateway.example/a',
+    ],
+  )
 })
 
 test('cancel() asks the agent to stop', async (t) => {
@@ -418,5 +521,8 @@ test('cancel() asks the agent to stop', async (t) => {
   )
   stream.close()
   await stop()
-  await assert.rejects(stream.cancel(), (error) => error instanceof RunStreamError && error.reason === 'unreachable')
+  await assert.rejects(
+    stream.cancel(),
+    (error) => error instanceof RunStreamError && error.reason === 'unreachable',
+  )
 })

@@ -9,13 +9,15 @@ export const TIME = '2026-11-30T19:47:18.123Z'
 
 /** The envelope of an event. */
 export const event = (type, more = {}) => ({ type, run: RUN, time: TIME, ...more })
-export const call = (key, type, data) => event(type, { call: { key, name: 'look', title: 'Looking…', attempt: 1 }, data })
+export const call = (key, type, data) =>
+  event(type, { call: { key, name: 'look', title: 'Looking…', attempt: 1 }, data })
 /** The control event for a state at `position`. */
 export const snapshot = (reason, position, state = {}) =>
   event('snapshot', { data: { reason, run: RUN, position, status: 'running', calls: [], ...state } })
 
 /** One block of an event stream. */
-export const block = (position, { ...event }) => `id: ${position}\nevent: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`
+export const block = (position, { ...event }) =>
+  `id: ${position}\nevent: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`
 
 /**
  * Starts a server and stops it with the test `t`. Each stream request is answered by the next of `answers`, the last
@@ -51,17 +53,24 @@ export function stream(response, blocks = []) {
 }
 
 /** An answer that keeps the body open behind `blocks`. */
-export const open = (...blocks) => (response) => void stream(response, blocks)
+export const open =
+  (...blocks) =>
+  (response) =>
+    void stream(response, blocks)
 
 /** An answer that cuts the connection behind `blocks`. */
-export const cut = (...blocks) => (response) =>
-  stream(response).write(blocks.join('') || ':\n', () => response.destroy())
+export const cut =
+  (...blocks) =>
+  (response) =>
+    stream(response).write(blocks.join('') || ':\n', () => response.destroy())
 
 /** A refusal. */
-export const problem = (status, detail, headers = {}) => (response) => {
-  response.writeHead(status, { 'content-type': 'application/problem+json', ...headers })
-  response.end(JSON.stringify({ title: 'No', detail, status }))
-}
+export const problem =
+  (status, detail, headers = {}) =>
+  (response) => {
+    response.writeHead(status, { 'content-type': 'application/problem+json', ...headers })
+    response.end(JSON.stringify({ title: 'No', detail, status }))
+  }
 
 /** A clock that runs `factor` times as fast as the real one. */
 export function fastClock(factor = 50) {

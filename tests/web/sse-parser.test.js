@@ -27,7 +27,11 @@ const MESSAGES = [
   { event: 'x_ü', data: '“ü”', id: '7-2' },
 ]
 
-for (const [name, end] of [['LF', '\n'], ['CR', '\r'], ['CRLF', '\r\n']]) {
+for (const [name, end] of [
+  ['LF', '\n'],
+  ['CR', '\r'],
+  ['CRLF', '\r\n'],
+]) {
   test(`lines end with ${name}`, () => gives(STREAM.replaceAll('\n', end), MESSAGES, 2137))
 }
 
@@ -45,7 +49,8 @@ test('a byte order mark at the beginning is no part of it, a later one is', () =
   gives('\ufeff\ufeffdata: a\n\n', [])
 })
 
-test('a block that is not ended is nothing yet', () => gives('data: a\n\ndata: b\n', [{ event: '', data: 'a', id: '' }]))
+test('a block that is not ended is nothing yet', () =>
+  gives('data: a\n\ndata: b\n', [{ event: '', data: 'a', id: '' }]))
 
 test('a block without data is no message, but its id counts', () => {
   gives('id: 7-1\nevent: lost\n\ndata: a\n\n', [{ event: '', data: 'a', id: '7-1' }])
@@ -89,7 +94,9 @@ test('retry is taken when it is digits only', () => {
 })
 
 test('what other languages take for a line break is text', () => {
-  gives('data: a\u2028b\u2029c\u0085d\u000be\n\n', [{ event: '', data: 'a\u2028b\u2029c\u0085d\u000be', id: '' }])
+  gives('data: a\u2028b\u2029c\u0085d\u000be\n\n', [
+    { event: '', data: 'a\u2028b\u2029c\u0085d\u000be', id: '' },
+  ])
 })
 
 test('a character cut in two is one, and bytes that are no UTF-8 are replaced', () => {
