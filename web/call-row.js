@@ -122,14 +122,14 @@ export class CallRow extends Disclosure {
     this.#section('arguments', args, question ? bare : labelled)
     this.#section('error', call.state === 'failed' || call.state === 'denied' ? call.error?.message : undefined, labelled)
     this.#section('result', result, labelled)
-    this.#section('tool', question ? undefined : [call.name, call.id ?? call.key].filter(Boolean).join(' · '), labelled)
+    this.#section('tool', question ? undefined : [call.name, call.id ?? call.key].filter(Boolean).join(' · '), raw)
     if (!this.well) {
       this.well = make('div', { class: 'well', part: 'well' })
       this.inner.append(this.well)
     }
     const message = this.sections.get('message')
     if (message) this.inner.prepend(message.node)
-    const wanted = ['arguments', 'error', 'result', 'tool'].flatMap((key) => this.sections.get(key)?.node ?? [])
+    const wanted = ['tool', 'arguments', 'error', 'result'].flatMap((key) => this.sections.get(key)?.node ?? [])
     if (wanted.some((node, i) => this.well?.children[i] !== node) || wanted.length !== this.well.childElementCount) {
       this.well.replaceChildren(...wanted)
     }
@@ -164,6 +164,9 @@ const bare = (_, value) => make('div', {}, ...values(value))
 
 /** @param {string} key @param {any} value */
 const labelled = (key, value) => make('div', { class: 'section' }, make('div', { class: 'label' }, label(key)), ...values(value))
+
+/** @param {string} _ @param {string} value */
+const raw = (_, value) => make('div', { class: 'raw' }, value)
 
 /** @param {unknown} value */
 const written = (value) => (typeof value === 'string' ? value : JSON.stringify(value, undefined, 2) ?? String(value))

@@ -23,17 +23,18 @@ ol { list-style: none; margin: 0; padding: 0; display: grid; gap: 2px }
 .at, .turn { display: flex; flex: none }
 .text { display: flex; flex: 1; min-inline-size: 0; white-space: pre }
 .title, .detail, .error { flex: 0 1 auto; min-inline-size: 0; overflow: hidden; text-overflow: ellipsis }
-.title { flex-shrink: .6 }
+.detail, .error { flex: none; max-inline-size: 60% }
+.title, .time, .message, .value, dt { unicode-bidi: plaintext }
 .title[data-tone="ink"] { color: var(--_ink) }
 .title[data-tone="done"], .detail { color: var(--_ink-3) }
 [data-state="running"] > .row .title { font-weight: 500 }
 .error { color: var(--_bad) }
-.time { flex: none; min-inline-size: 6ch; text-align: end; font-size: .93em; color: var(--_ink-3) }
+.time { flex: none; min-inline-size: 6ch; margin-inline-start: -6px; text-align: end; font-size: .93em; color: var(--_ink-3) }
 .turn .icon { transition: transform var(--_open) }
 [aria-expanded="true"] > .turn .icon { transform: rotate(90deg) }
 :dir(rtl) .turn .icon { transform: scaleX(-1) }
 :dir(rtl) [aria-expanded="true"] > .turn .icon { transform: rotate(90deg) }
-.meter { position: absolute; inset-inline: 38px 38px; inset-block-start: calc(var(--_row) - 3px); block-size: 2px; border-radius: 1px; overflow: hidden; background: var(--_line); pointer-events: none }
+.meter { position: absolute; inset-inline: 38px 38px; inset-block-start: calc(var(--_row) - 3px); block-size: 2px; border-radius: 1px; overflow: hidden; background: var(--_track); pointer-events: none }
 .bar { display: block; block-size: 100%; background: var(--_accent); transform-origin: 0 0; transition: transform var(--_open) }
 :dir(rtl) .bar { transform-origin: 100% 0 }
 .stale .bar { background: var(--_ink-3) }
@@ -41,8 +42,10 @@ ol { list-style: none; margin: 0; padding: 0; display: grid; gap: 2px }
 [aria-expanded="true"] ~ .panel { grid-template-rows: 1fr; visibility: visible }
 .inner { min-block-size: 0; min-inline-size: 0; overflow: hidden; padding-inline: 38px 12px }
 .inner > :last-child { margin-block-end: 10px }
-.well { border-radius: 8px; background: var(--_sunken); padding: 12px; display: grid; gap: 12px; color: var(--_ink) }
+.well { position: relative; border-radius: 8px; background: var(--_sunken); padding: 12px; display: grid; gap: 12px; color: var(--_ink) }
 .well > * { min-inline-size: 0 }
+.raw { font: .857em/16px var(--_mono); color: var(--_ink-3); overflow: hidden; text-overflow: ellipsis; white-space: nowrap; text-align: end }
+.raw:not(:only-child) { position: absolute; inset-block-start: 12px; inset-inline-end: 12px; max-inline-size: 60% }
 .label { font-size: .857em; line-height: 16px; color: var(--_ink-3); margin-block-end: 4px }
 .value, dt { font: .893em/20px var(--_mono); white-space: pre-wrap; overflow-wrap: anywhere }
 .cut { max-block-size: 240px; overflow: hidden }
@@ -56,7 +59,7 @@ dt, dd { margin: 0; min-inline-size: 0 }
 [data-state="interrupted"] .row:hover { background: none }
 .group > .panel > .inner { padding-inline: 0 }
 .group > .panel > .inner > ol { margin-block: 2px 0; margin-inline-start: 24px }
-@media (forced-colors: active) { [data-state="interrupted"] { outline: 1px solid; outline-offset: -1px } .bar { forced-color-adjust: none } }
+@media (forced-colors: active) { [data-state="interrupted"] { outline: 1px solid; outline-offset: -1px } .meter { forced-color-adjust: none } }
 `
 
 /** Calls of one tool that had all finished when the page came to them, under one row. */

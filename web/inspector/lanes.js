@@ -61,6 +61,8 @@ export class Lanes {
     const fresh = !last || last.to !== undefined
     /** @param {Bar['kind']} kind */
     const begin = (kind) => {
+      // A call that is held as soon as it starts has not run.
+      if (last?.kind === 'running' && last.from === at) bars.pop()
       finish(bars, at, 'completed')
       bars.push({ kind, from: at, attempt: call.attempt })
     }

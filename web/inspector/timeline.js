@@ -11,7 +11,10 @@ import { ticks } from './lanes.js'
 const AHEAD = 1.25
 const SHORTEST = 4000
 /** A mark and its label need this many pixels. */
-const TICK = 80
+const TICK = 64
+/** Lanes there is room for while more may come: a timeline that grew would push the calls down. */
+const ROOM = 7
+const FEWEST = 5
 /** A pointer that moves less is clicking. */
 const DRAG = 4
 const SMALLEST_ZOOM = 20
@@ -77,6 +80,8 @@ export class Timeline {
       this.#zoomed = false
       this.#range = [0, SHORTEST]
       this.reset.hidden = true
+      const room = Math.max(lanes.end === undefined ? ROOM : FEWEST, lanes.lanes.size)
+      this.root.style.setProperty('--lanes', String(room))
     }
     this.#draw(this.#stretch(fresh))
   }
@@ -238,6 +243,10 @@ class LaneRow {
   #lane
   /** @type {HTMLElement[]} */
   bars = []
+  /** A line at the end of what runs. @type {HTMLElement | undefined} */
+  #line
+  /** What tells a failed bar from a completed one without its colour. @type {Map<number, HTMLElement>} */
+  #crosses = new Map()
 
   /** @param {string} key */
   constructor(key) {
@@ -259,7 +268,11 @@ class LaneRow {
     setText(this.who, lane.title)
     this.who.style.setProperty('--depth', String(lane.depth))
     const shown = lane.bars.filter((bar) => bar.from <= now)
-    while (this.bars.length > shown.length) this.bars.pop()?.remove()
+    let running = false
+    while (this.bars.length > shown.length) {
+      this.bars.pop()?.remove()
+      this.#cross(this.bars.length, undefined)
+    }
     shown.forEach((bar, i) => {
       let element = this.bars[i]
       if (!element) {
@@ -269,6 +282,7 @@ class LaneRow {
       }
       const open = bar.to === undefined || bar.to > now
       const kind = open && !['identified', 'waiting'].includes(bar.kind) ? 'running' : bar.kind
+      running ||= kind === 'running'
       // What has ended stays where it is.
       const drawn = `${kind} ${bar.from} ${open ? now : bar.to} ${shown.length}`
       if (!whole && element.dataset.drawn === drawn) return
@@ -277,8 +291,33 @@ class LaneRow {
       element.classList.toggle('first', kind === 'identified' && i + 1 < shown.length)
       const left = x(bar.from)
       element.style.transform = `translateX(${sign * left}px)`
-      element.style.inlineSize = `${Math.max(2, x(open ? now : bar.to ?? now) - left)}px`
+      const width = Math.max(2, x(open ? now : bar.to ?? now) - left)
+      element.style.inlineSize = `${width}px`
+      this.#cross(i, kind === 'failed' ? `translateX(${sign * (left + width)}px)` : undefined)
     })
+    if (!running) {
+      this.#line?.remove()
+      this.#line = undefined
+      return
+    }
+
+    if (!this.#line) this.track.append((this.#line = make('span', { class: 'now' })))
+    this.#line.style.transform = `translateX(${sign * x(now)}px)`
+  }
+
+  /** @param {number} i of a bar @param {string | undefined} transform nothing takes it away */
+  #cross(i, transform) {
+    const known = this.#crosses.get(i)
+    if (!transform) {
+      known?.remove()
+      this.#crosses.delete(i)
+      return
+    }
+
+    const cross = known ?? make('span', { class: 'cross' })
+    if (!known) this.track.append(cross)
+    this.#crosses.set(i, cross)
+    cross.style.transform = transform
   }
 
   /** @param {number} start @param {number} now @returns {[string, string][]} */
