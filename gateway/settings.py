@@ -67,7 +67,7 @@ class Settings:
         None,
         env="TOOLCAST_NAMESPACE",
         kind="text",
-        help="What the names of keys and channels begin with; without one: toolcast, or toolcast2 for a URL that ends in /2.",
+        help="What names in Redis begin with; without one: toolcast, or toolcast2 for a URL that ends in /2.",
         read=read_optional,
     )
     embedded: bool = setting(
