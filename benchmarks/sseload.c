@@ -89,6 +89,14 @@ static void count(Reader *reader, Totals *totals, uint64_t arrival) {
 
 static void scan(Reader *reader, Totals *totals, const char *bytes, ssize_t length, uint64_t arrival) {
   for (ssize_t i = 0; i < length; i++) {
+    if (reader->matched == 0) {
+      // A jump to the next whole marker; what the piece ends with may be the first half of one.
+      const char *found = memmem(bytes + i, length - i, MARKER, MARKER_LENGTH);
+      if (found)
+        i = found - bytes;
+      else if (i < length - (MARKER_LENGTH - 1))
+        i = length - (MARKER_LENGTH - 1);
+    }
     char c = bytes[i];
     if (reader->matched < MARKER_LENGTH) {
       if (c == MARKER[reader->matched]) {
