@@ -15,8 +15,7 @@ const LINES = 12
  * A row and the panel it opens; `fill` is called when the panel is first needed and whenever it may be stale.
  */
 export class Disclosure {
-  /** @param {string} tag of the element that holds both */
-  constructor(tag) {
+  constructor() {
     const id = `tc-${++count}`
     this.icon = make('span', { class: 'at' })
     this.title = make('span', { class: 'title', part: 'title' })
@@ -30,7 +29,7 @@ export class Disclosure {
       this.icon, make('span', { class: 'text' }, this.title, this.detail, this.error, this.spoken), this.time, this.chevron)
     this.inner = make('div', { class: 'inner' })
     this.panel = make('div', { class: 'panel', id }, this.inner)
-    this.element = make(tag, { class: 'call', part: 'call' }, this.button, this.panel)
+    this.element = make('li', { class: 'call', part: 'call' }, this.button, this.panel)
     this.button.addEventListener('click', () => this.toggle(!this.open))
   }
 
@@ -50,9 +49,8 @@ export class Disclosure {
 /** A call as a row. */
 export class CallRow extends Disclosure {
   constructor() {
-    super('li')
-    /** @type {Call} */
-    this.call = {}
+    super()
+    this.call = /** @type {Call} */ ({})
     /** @type {Map<string, { text: string, node: HTMLElement }>} */
     this.sections = new Map()
     this.bar = this.meter = /** @type {HTMLElement | undefined} */ (undefined)
@@ -115,10 +113,10 @@ export class CallRow extends Disclosure {
   fill() {
     const { call } = this
     const question = call.state === 'interrupted'
-    const asked = call.interrupt ?? {}
-    const args = (question && asked.arguments) || call.arguments || parseSummary(call.arguments_summary) || call.arguments_summary
+    const asked = call.interrupt
+    const args = (question && asked?.arguments) || call.arguments || parseSummary(call.arguments_summary) || call.arguments_summary
     const result = call.result ?? call.result_summary
-    this.#section('message', question ? sentences(asked.message, label('waiting_for')) : undefined, sentence)
+    this.#section('message', question ? sentences(asked?.message, label('waiting_for')) : undefined, sentence)
     this.#section('arguments', args, question ? bare : labelled)
     this.#section('error', call.state === 'failed' || call.state === 'denied' ? call.error?.message : undefined, labelled)
     this.#section('result', result, labelled)

@@ -5,23 +5,14 @@ import { icon } from './icons.js'
 
 /**
  * @template {keyof HTMLElementTagNameMap} T
- * @overload
  * @param {T} tag
  * @param {Record<string, string>} [attributes]
  * @param {...(Node | string)} children
  * @returns {HTMLElementTagNameMap[T]}
  */
-/**
- * @overload
- * @param {string} tag
- * @param {Record<string, string>} [attributes]
- * @param {...(Node | string)} children
- * @returns {HTMLElement}
- */
-/** @param {string} tag @param {Record<string, string>} attributes @param {...(Node | string)} children */
-export function make(tag, attributes = {}, ...children) {
+export function make(tag, attributes, ...children) {
   const element = document.createElement(tag)
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value)
+  for (const [name, value] of Object.entries(attributes ?? {})) element.setAttribute(name, value)
   element.append(...children)
   return element
 }

@@ -32,8 +32,8 @@ export class RunElement extends Base {
   #frame
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #losing
-  /** @type {number | undefined} */
-  #stopped
+  /** Where the clocks stand still, if they shall: milliseconds since 1970. @type {number | undefined} */
+  frozen
   /** @type {RunStream | undefined} */
   stream
   /** Milliseconds this clock is ahead of the agent's, for who sets `state` instead of `run`. */
@@ -109,14 +109,10 @@ export class RunElement extends Base {
     this.refresh()
   }
 
-  /** Now, on the agent's clock; assigning a time stops it there. */
+  /** Now, in milliseconds since 1970 on the agent's clock. */
   get now() {
     const skew = this.stream?.skew ?? this.skew
-    return this.#stopped ?? Date.now() - (Math.abs(skew) < SKEW ? 0 : skew)
-  }
-
-  set now(/** @type {number | undefined} */ time) {
-    this.#stopped = time
+    return this.frozen ?? Date.now() - (Math.abs(skew) < SKEW ? 0 : skew)
   }
 
   /** Draw at the next frame. */

@@ -65,7 +65,7 @@ dt, dd { margin: 0; min-inline-size: 0 }
 /** Calls of one tool that had all finished when the page came to them, under one row. */
 class Group extends Disclosure {
   constructor() {
-    super('li')
+    super()
     this.element.classList.add('group')
     this.list = make('ol')
     this.inner.append(this.list)
@@ -237,7 +237,7 @@ export function nested(calls) {
   /** @type {Map<string, Call[]>} */
   const children = new Map()
   for (const call of calls) {
-    add(children, known.has(call.parent) ? call.parent : '', call)
+    add(children, call.parent !== undefined && known.has(call.parent) ? call.parent : '', call)
   }
   /** @param {string} key @param {number} depth @returns {{ call: Call, depth: number }[]} */
   const under = (key, depth) => (children.get(key) ?? []).flatMap((call) => [{ call, depth }, ...under(call.key, depth + 1)])

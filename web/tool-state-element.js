@@ -7,6 +7,7 @@ import { formatDuration, label } from './labels.js'
 import { RunElement } from './run-element.js'
 
 /** @typedef {import('./describe.js').Shown} Shown */
+/** @typedef {import('./run-state-element.js').RunStateElement} RunStateElement */
 
 const RULES = `
 :host { display: inline-flex; flex-direction: column; vertical-align: bottom; max-inline-size: 100%; min-inline-size: 0; line-height: 1.6; font-variant-numeric: tabular-nums; text-align: start }
@@ -34,8 +35,8 @@ const RULES = `
 .chevron[aria-expanded="true"] .icon { transform: rotate(90deg) }
 :dir(rtl) .chevron[aria-expanded="false"] .icon { transform: scaleX(-1) }
 .faded { opacity: 0 }
-.empty { position: absolute; visibility: hidden; inline-size: 0; block-size: 0; overflow: hidden }
-:host([reserve]) .empty { position: static; inline-size: auto; block-size: 1.6em }
+.empty { visibility: hidden }
+:host(:state(empty):not([reserve])) { position: absolute; inline-size: 0; block-size: 0; overflow: hidden }
 run-state { margin-block-start: 4px }
 `
 
@@ -53,7 +54,7 @@ export class ToolStateElement extends RunElement {
   #shown = ''
   #shownSince = 0
   #doneSince = 0
-  /** @type {HTMLElement & import('./run-state-element.js').RunStateElement | undefined} */
+  /** @type {RunStateElement | undefined} */
   #list
 
   #icon = make('span', { class: 'at', part: 'icon' })
@@ -66,6 +67,8 @@ export class ToolStateElement extends RunElement {
   #review = make('button', { class: 'button', part: 'review', type: 'button', hidden: '' })
   #chevron = make('button', { class: 'chevron', part: 'chevron', type: 'button', 'aria-expanded': 'false', hidden: '' })
   #line = make('div', { class: 'line empty', part: 'line' })
+
+  #internals = this.attachInternals()
 
   constructor() {
     super()
@@ -93,7 +96,7 @@ export class ToolStateElement extends RunElement {
     // Whatever replaces a title waits until that has been readable; the clock's beat comes back here.
     const held = shown && this.#shown && shown.title !== this.#shown && !this.joining && at - this.#shownSince < HOLD
     if (!held) this.#draw(shown, at)
-    const live = this.phase === 'open' && (!state || state.status === 'running' || state.status === 'waiting')
+    const live = this.phase !== 'lost' && this.phase !== 'dead' && (this.run || state) && (!state || state.status === 'running' || state.status === 'waiting')
     this.clock(Boolean(held || live || (shown?.ended && this.#fades && !this.#line.classList.contains('empty'))))
     if (this.#list) this.#list.state = state
     if (state) this.joining = false
@@ -125,7 +128,10 @@ export class ToolStateElement extends RunElement {
     else if (!this.#doneSince) this.#doneSince = this.joining ? -DONE_SHOWN - FADE : at
     const age = this.#fades && shown?.ended ? at - this.#doneSince : 0
     line.classList.toggle('faded', age > DONE_SHOWN)
-    line.classList.toggle('empty', !shown || age > DONE_SHOWN + FADE)
+    const empty = !shown || age > DONE_SHOWN + FADE
+    line.classList.toggle('empty', empty)
+    // Out of the flow rather than gone, so that its announcements are still heard.
+    this.#internals.states[empty ? 'add' : 'delete']('empty')
     if (!shown) {
       this.#shown = ''
       return
@@ -136,7 +142,7 @@ export class ToolStateElement extends RunElement {
     swapIcon(this.#icon, shown.icon)
     this.#retitle(shown, at)
     this.#text.dataset.tone = shown.tone
-    const detail = stale ? label('reconnecting') : shown.detail
+    const detail = !stale ? shown.detail : [shown.question && shown.detail, label('reconnecting')].filter(Boolean).join(' · ')
     setText(this.#detail, detail ? ` · ${detail}` : '')
     setText(this.#error, shown.error ? ` — ${shown.error}` : '')
     this.#more.hidden = !shown.more
@@ -171,8 +177,9 @@ export class ToolStateElement extends RunElement {
   /** @param {boolean} open */
   #toggle(open) {
     if (open && !this.#list) {
-      this.#list = /** @type {any} */ (make('run-state', { part: 'list' }))
-      this.body.append(/** @type {HTMLElement} */ (this.#list))
+      this.#list = /** @type {RunStateElement} */ (document.createElement('run-state'))
+      this.#list.part.add('list')
+      this.body.append(this.#list)
     }
     if (this.#list) {
       this.#list.hidden = !open

@@ -96,7 +96,7 @@ export class Header {
   connection(word, on, latency) {
     setText(this.liveText, word)
     this.live.toggleAttribute('data-on', on)
-    setText(this.latency, on && latency !== undefined ? `· ${Math.max(1, Math.round(latency))} ms` : '')
+    setText(this.latency, on && latency !== undefined ? `· ${formatDuration(Math.max(1, latency))}` : '')
   }
 
   /** @param {string | undefined} text nothing hides the strip @param {number} [retryAt] milliseconds since 1970 */

@@ -180,7 +180,7 @@ class Inspector {
     const { now } = this
     this.list.silent = session.past
     this.list.skew = this.#skew
-    this.list.now = session.past || this.#stopped ? now : undefined
+    this.list.frozen = session.past || this.#stopped ? now : undefined
     this.list.phase = this.#offline ? 'lost' : 'idle'
     this.list.state = state
     if (state.error) this.runs.errors.set(session.run, state.error.message)

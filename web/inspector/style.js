@@ -47,7 +47,7 @@ export const HEADER = `
 .pill[data-status="interrupted"] { color: var(--_warn); background: var(--_warn-soft) }
 .pill[data-status="failed"] { color: var(--_bad); background: var(--_bad-soft) }
 .stale .pill[data-status="running"] { color: var(--_ink-3); background: var(--_select) }
-.live { min-inline-size: 6.5rem; display: inline-flex; flex: none; margin-inline-start: auto; align-items: center; gap: .25rem; font-size: .75rem; line-height: 1rem; color: var(--_ink-2); white-space: nowrap }
+.live { min-inline-size: 7.5rem; display: inline-flex; flex: none; margin-inline-start: auto; align-items: center; gap: .25rem; font-size: .75rem; line-height: 1rem; color: var(--_ink-2); white-space: nowrap }
 .live .icon { color: var(--_ink-3) }
 .live[data-on] .icon { color: var(--_accent) }
 .live .latency { color: var(--_ink-3); min-inline-size: 7ch }
