@@ -83,6 +83,7 @@ local function put(name, value)
   set[#set + 1] = value
 end
 local first_seq, accepted = seq + 1, 0
+local identified, begun
 for i = 1, count do
   local kind, event = ARGV[HEAD + 2 * i - 1], ARGV[HEAD + 2 * i]
   if not ENDED[status] then
@@ -105,8 +106,9 @@ for i = 1, count do
         put('ended', text(millis))
       end
     elseif kind == 'tool_call_identified' then
-      -- The number of calls is a hint for lists of runs; the fold knows exactly.
-      redis.call('HINCRBY', meta, 'calls', 1)
+      identified = redis.call('HINCRBY', meta, 'identified', 1)
+    elseif kind == 'tool_execution_started' and string.find(event, '"attempt":1[,}]') then
+      begun = redis.call('HINCRBY', meta, 'begun', 1)
     end
   end
 end
@@ -120,6 +122,13 @@ if entries > 2 * max_entries or bytes > 2 * max_bytes then
   bytes = math.floor(bytes * most / entries)
 end
 
+if identified or begun then
+  -- A call may begin unidentified, or be identified and never begin. The larger number is a hint for lists of runs;
+  -- the fold knows exactly.
+  identified = identified or tonumber(redis.call('HGET', meta, 'identified')) or 0
+  begun = begun or tonumber(redis.call('HGET', meta, 'begun')) or 0
+  put('calls', text(math.max(identified, begun)))
+end
 put('epoch', text(epoch))
 put('seq', text(seq))
 put('bytes', text(bytes))
