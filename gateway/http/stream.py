@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import structlog
@@ -96,7 +96,7 @@ class EventStream:
         self._absent_at: float | None = None
         self._aborted = False
         self._events_sent = False
-        self._rest: list[Entry] = []
+        self._rest: Sequence[Entry] = ()
 
     async def run(self, headers: Iterable[Header]) -> None:
         """Serve the reader; raises :class:`Problem` for what must be answered before the stream begins."""
@@ -195,7 +195,11 @@ class EventStream:
                 if await self._begin():
                     return
                 continue
-            data = await self._page() if subscription.behind else subscription.take(limit)
+            if subscription.behind:
+                data = await self._page()
+            else:
+                self._rest = ()  # what memory holds too would be out of place the next time
+                data = subscription.take(limit)
             if subscription.ended:
                 return await self._finish(data)
             if data:
@@ -299,7 +303,7 @@ class EventStream:
                 await self._pause()
                 return b""
         if not self._rest or self._rest[0].position.seq != subscription.seq + 1:
-            self._rest = []
+            self._rest = ()
             if run_log is not subscription.watch.log:
                 await self._snapshot("restarted")
             else:
