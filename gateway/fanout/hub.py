@@ -31,7 +31,7 @@ class Watch:
     """One watched run. ``log`` is its present epoch, ``None`` while Redis has none; ``loaded`` tells that Redis
     has been asked."""
 
-    __slots__ = ("_ready", "_release", "_waiting", "loaded", "log", "readers", "run")
+    __slots__ = ("_ready", "_release", "_telling", "_waiting", "loaded", "log", "readers", "run")
 
     def __init__(self, run: str, release: Callable[[Watch], None]) -> None:
         self.run = run
@@ -41,6 +41,7 @@ class Watch:
         self.readers = 0
         self._ready: asyncio.Event | None = None
         self._waiting: set[Subscription] = set()
+        self._telling = False
 
     def release(self, now: float) -> None:
         """Let the run go: nobody has read it for a while (a tick of the wheel)."""
@@ -62,16 +63,21 @@ class Watch:
         if self.loaded and self._ready is not None:
             self._ready.set()
             self._ready = None
-        if self._waiting:
-            waiting, self._waiting = self._waiting, set()
-            for subscription in waiting:
-                subscription.wake()
+        if self._waiting and not self._telling:
+            self._telling = True
+            # In the next turn of the loop, so that what came in at once goes out at once.
+            asyncio.get_running_loop().call_soon(self._tell)
+
+    def _tell(self) -> None:
+        self._telling = False
+        for subscription in tuple(self._waiting):
+            subscription.tell()
 
 
 class Subscription:
     """One reader: a position in a log plus a wake-up, never a queue."""
 
-    __slots__ = ("_waker", "closed", "format", "log", "seq", "types", "watch")
+    __slots__ = ("_pass_on", "_waker", "closed", "format", "log", "seq", "types", "watch")
 
     def __init__(self, watch: Watch, format: Format, types: TypeFilter | None) -> None:
         self.watch = watch
@@ -81,6 +87,7 @@ class Subscription:
         self.seq = 0
         self.closed = False
         self._waker: asyncio.Future[None] | None = None
+        self._pass_on: Callable[[], bool] | None = None
 
     def move(self, log: RunLog, seq: int) -> None:
         """Stand behind ``seq`` of ``log``."""
@@ -95,6 +102,12 @@ class Subscription:
     def idle(self) -> bool:
         """Whether the reader has everything its log holds."""
         return self.log is not None and self.seq >= self.log.head
+
+    @property
+    def follows(self) -> bool:
+        """Whether what comes next is held in memory, of the present epoch, and not the end."""
+        log = self.log
+        return log is not None and log is self.watch.log and not log.ended and log.holds(self.seq)
 
     @property
     def superseded(self) -> bool:
@@ -126,17 +139,26 @@ class Subscription:
         data, self.seq = chunk
         return data
 
-    async def wait(self) -> None:
-        """Return when something may have changed: an event, a hang-up, a tick of the wheel, a drain."""
+    async def wait(self, pass_on: Callable[[], bool] | None = None) -> None:
+        """Return when something may have changed: an event, a hang-up, a tick of the wheel, a drain.
+
+        When the run has brought something ``pass_on`` is asked first; if it returns true the wait goes on.
+        """
         if self.closed:
             return
         self._waker = asyncio.get_running_loop().create_future()
+        self._pass_on = pass_on
         self.watch._waiting.add(self)
         try:
             await self._waker
         finally:
-            self._waker = None
+            self._waker = self._pass_on = None
             self.watch._waiting.discard(self)
+
+    def tell(self) -> None:
+        """The run has brought something."""
+        if self._waker is not None and not self._waker.done() and not (self._pass_on and self._pass_on()):
+            self._waker.set_result(None)
 
     def wake(self) -> None:
         """End the present :meth:`wait`, if there is one."""

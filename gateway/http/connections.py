@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
-from starlette.types import Scope
+from starlette.types import Scope, Send
 
-__all__ = ["Connections", "DrainFirst"]
+__all__ = ["Connections", "DrainFirst", "is_servers_own"]
 
 
 class DrainFirst:
@@ -79,3 +79,8 @@ class Connections:
                 protocol.transport.abort()
                 return True
         return False
+
+
+def is_servers_own(send: Send) -> bool:
+    """Tell whether ``send`` is uvicorn's: it may be called from anywhere, a middleware's may count on its task."""
+    return type(getattr(send, "__self__", None)).__module__.startswith("uvicorn.")

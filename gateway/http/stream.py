@@ -1,14 +1,15 @@
 """One reader: ``GET /runs/{run}/events`` as a bare ASGI callable.
 
 One coroutine writes, one small task notices the hang-up, and the wheel does all timing. The order of things is
-contract §4: headers and ``:ok`` at once, then history, then what comes, then the end or an abort.
+contract §4: headers and ``:ok`` at once, then history, then what comes, then the end or an abort. While the reader
+keeps up the coroutine sleeps: whoever brings an event writes it, since waking a coroutine costs as much as a write.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 import structlog
@@ -23,8 +24,9 @@ from gateway.fanout.states import States
 from gateway.fanout.text import ending
 from gateway.fanout.wheel import Wheel
 from gateway.http.asked import Asked
-from gateway.http.connections import Connections
+from gateway.http.connections import Connections, is_servers_own
 from gateway.http.problems import Header, Problem
+from gateway.http.stepping import step
 from gateway.settings import Settings
 from listeners.contract.events import Event, encode, format_time
 from listeners.contract.fold import SnapshotReason
@@ -73,12 +75,14 @@ class EventStream:
         "_aborted",
         "_absent_at",
         "_asked",
+        "_direct",
         "_events_sent",
         "_receive",
         "_rest",
         "_scope",
         "_send",
         "_shared",
+        "_stalled",
         "_subscription",
         "_writing_since",
         "_wrote_at",
@@ -97,6 +101,8 @@ class EventStream:
         self._aborted = False
         self._events_sent = False
         self._rest: Sequence[Entry] = ()
+        self._stalled: Awaitable[None] | None = None
+        self._direct = is_servers_own(send)
 
     async def run(self, headers: Iterable[Header]) -> None:
         """Serve the reader; raises :class:`Problem` for what must be answered before the stream begins."""
@@ -322,8 +328,27 @@ class EventStream:
         await self._silence()
 
     async def _silence(self) -> None:
-        await self._subscription.wait()
+        await self._subscription.wait(self._pass_on if self._direct else None)
+        if self._stalled is not None:
+            stalled, self._stalled = self._stalled, None
+            await stalled
+            self._writing_since = None
         await self._beat()
+
+    def _pass_on(self) -> bool:
+        """Write what has come while this coroutine sleeps; tells whether it may sleep on."""
+        subscription = self._subscription
+        if not subscription.follows:
+            return False
+        data = subscription.take(self._shared.settings.write)
+        if data:
+            self._events_sent = True
+            self._writing_since = self._wrote_at = self._shared.wheel.now()
+            self._stalled = step(self._send({"type": "http.response.body", "body": data, "more_body": True}))
+            if self._stalled is not None:
+                return False
+            self._writing_since = None
+        return subscription.idle
 
     async def _beat(self) -> None:
         if self._shared.wheel.now() - self._wrote_at >= self._shared.settings.heartbeat:
