@@ -70,10 +70,11 @@ class _Process:
             f"{shown} ({errors[shown] or 'no answer'})"
             for shown in dict.fromkeys(writer.shown for writer, _ in lost)
         ]
+        more = ", …" if len(runs) > 3 else ""
         _log.warning(
             "%d events of %s could not be published to %s and are lost: %s",
             kinds.total(),
-            f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs ({', '.join(runs[:3])}, …)",
+            f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs ({', '.join(runs[:3])}{more})",
             ", ".join(servers),
             ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())),
         )
