@@ -27,7 +27,9 @@ export class Disclosure {
     swapIcon(this.chevron, 'chevron')
     this.button = make('button', { class: 'row', part: 'row', type: 'button', 'aria-expanded': 'false', 'aria-controls': id },
       this.icon, make('span', { class: 'text' }, this.title, this.detail, this.error, this.spoken), this.time, this.chevron)
-    this.inner = make('div', { class: 'inner' })
+    // Not laid out, yet found by a search in the page.
+    this.inner = make('div', { class: 'inner', hidden: 'until-found' })
+    this.inner.addEventListener('beforematch', () => this.toggle(true))
     this.panel = make('div', { class: 'panel', id }, this.inner)
     this.element = make('li', { class: 'call', part: 'call' }, this.button, this.panel)
     this.button.addEventListener('click', () => this.toggle(!this.open))
@@ -40,6 +42,7 @@ export class Disclosure {
   /** @param {boolean} open */
   toggle(open) {
     if (open) this.fill()
+    this.inner.hidden = /** @type {any} */ (open ? false : 'until-found')
     this.button.setAttribute('aria-expanded', String(open))
   }
 

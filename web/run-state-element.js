@@ -11,7 +11,8 @@ import { RunElement } from './run-element.js'
 
 const RULES = `
 :host { display: block; line-height: 1.43; font-variant-numeric: tabular-nums; color: var(--_ink-2); text-align: start }
-ol { list-style: none; margin: 0; padding: 0; display: grid; gap: 2px }
+ol { list-style: none; margin: 0; padding: 0 }
+.call + .call { margin-block-start: 2px }
 .call { position: relative; min-inline-size: 0; border-radius: 8px; margin-inline-start: calc(24px * var(--depth, 0)); animation: tc-enter var(--_enter) }
 .joining .call { animation: none }
 .long .call { content-visibility: auto; contain-intrinsic-size: auto var(--_row) }
@@ -38,8 +39,8 @@ ol { list-style: none; margin: 0; padding: 0; display: grid; gap: 2px }
 .bar { display: block; block-size: 100%; background: var(--_accent); transform-origin: 0 0; transition: transform var(--_open) }
 :dir(rtl) .bar { transform-origin: 100% 0 }
 .stale .bar { background: var(--_ink-3) }
-.panel { display: grid; grid-template-rows: 0fr; visibility: hidden; transition: grid-template-rows var(--_open), visibility var(--_open) }
-[aria-expanded="true"] ~ .panel { grid-template-rows: 1fr; visibility: visible }
+.panel { display: grid; grid-template-rows: 0fr; transition: grid-template-rows var(--_open) }
+[aria-expanded="true"] ~ .panel { grid-template-rows: 1fr }
 .inner { min-block-size: 0; min-inline-size: 0; overflow: hidden; padding-inline: 38px 12px }
 .inner > :last-child { margin-block-end: 10px }
 .well { position: relative; border-radius: 8px; background: var(--_sunken); padding: 12px; display: grid; gap: 12px; color: var(--_ink) }
@@ -71,8 +72,13 @@ class Group extends Disclosure {
     this.inner.append(this.list)
   }
 
+  /** @type {Call[]} */
+  #calls = []
+
   /** @param {Call[]} calls */
   update(calls) {
+    if (calls.length === this.#calls.length && calls.every((call, i) => call === this.#calls[i])) return
+    this.#calls = calls
     const ms = calls.reduce((sum, call) => sum + (describeCall(call, 0).elapsed ?? 0), 0)
     swapIcon(this.icon, 'completed')
     this.title.dataset.tone = 'quiet'
@@ -91,8 +97,10 @@ export class RunStateElement extends RunElement {
   #groups = new Map()
   /** Key of a folded call → key of its group's first. @type {Map<string, string>} */
   #folded = new Map()
+  /** The calls as they were drawn. @type {Call[]} */
+  #drawn = []
   /** @type {string | undefined} */
-  #drawn
+  #run
 
   /** Draw states without saying them: for whoever moves through a run's past. */
   silent = false
@@ -106,8 +114,8 @@ export class RunStateElement extends RunElement {
   render() {
     const { state } = this
     const calls = state?.calls ?? []
-    if (this.joining || this.#drawn !== state?.run) this.#begin(calls)
-    this.#drawn = state?.run
+    if (this.joining || this.#run !== state?.run) this.#begin(calls)
+    this.#run = state?.run
     const stale = this.phase === 'lost' || this.phase === 'dead'
     this.body.classList.toggle('stale', stale)
     this.body.classList.toggle('joining', this.joining)
@@ -116,7 +124,8 @@ export class RunStateElement extends RunElement {
     this.list.hidden = !calls.length
     const expired = this.body.querySelector('slot')
     if (expired) expired.hidden = !(state && isExpired(state))
-    this.#draw(calls)
+    if (!this.#retouch(calls)) this.#draw(calls)
+    this.#drawn = calls
     if (state) this.joining = false
     this.clock(!stale && calls.some(isOpen))
   }
@@ -146,6 +155,7 @@ export class RunStateElement extends RunElement {
     this.#groups.clear()
     this.#folded.clear()
     this.list.replaceChildren()
+    this.#drawn = []
     /** @type {Call[]} */
     let same = []
     for (const call of [...calls, undefined]) {
@@ -158,9 +168,35 @@ export class RunStateElement extends RunElement {
     }
   }
 
+  /**
+   * Draw what is different in a list of the same calls: most frames bring no more.
+   *
+   * @param {Call[]} calls
+   * @returns {boolean} false if it is another list
+   */
+  #retouch(calls) {
+    const before = this.#drawn
+    if (calls.length !== before.length || !calls.length) return false
+    const changed = calls.filter((call, i) => call !== before[i])
+    if (calls.some((call, i) => call.key !== before[i].key || call.parent !== before[i].parent)) return false
+    for (const call of changed) {
+      const row = this.#rows.get(call.key)
+      if (!row || this.#folded.has(call.key)) return false
+      this.#update(row, call, Number(row.element.dataset.depth ?? 0))
+    }
+    return true
+  }
+
+  /** @param {CallRow} row @param {Call} call @param {number} depth */
+  #update(row, call, depth) {
+    const before = row.call
+    if (before === call) return
+    row.update(call, this.now, depth)
+    if (!this.joining && before.state !== call.state) this.#announce(row, call)
+  }
+
   /** @param {Call[]} calls in order of appearance */
   #draw(calls) {
-    const { now } = this
     /** @type {Map<Element, Element[]>} */
     const wanted = new Map([[this.list, []]])
     /** @type {Map<string, Call[]>} */
@@ -177,10 +213,8 @@ export class RunStateElement extends RunElement {
       }
 
       let row = this.#rows.get(call.key)
-      const before = row?.call
       if (!row) this.#rows.set(call.key, (row = new CallRow()))
-      if (before !== call) row.update(call, now, depth)
-      if (!this.joining && before?.state !== call.state) this.#announce(row, call)
+      this.#update(row, call, depth)
       add(wanted, list, row.element)
     }
     for (const [first, group] of grouped) this.#groups.get(first)?.update(group)

@@ -50,7 +50,7 @@ const TOKENS = `
 :host([theme="dark"]), :root[theme="dark"] { color-scheme: dark }
 
 *, ::before, ::after { box-sizing: border-box }
-[hidden] { display: none !important }
+[hidden]:not([hidden="until-found"]) { display: none !important }
 ::selection { background: var(--_accent-soft) }
 :focus-visible { outline: 2px solid var(--_accent); outline-offset: 2px }
 button { font: inherit; color: inherit; background: none; border: 0; margin: 0; padding: 0; text-align: start; cursor: pointer }

@@ -21,6 +21,7 @@ const RULES = `
 .title, .detail, .error { flex: 0 1 auto; min-inline-size: 0; overflow: hidden; text-overflow: ellipsis }
 .title { animation: tc-fade var(--_fade) }
 @keyframes tc-fade { from { opacity: 0 } }
+[data-asks] .title { flex: none }
 [data-tone="quiet"], .detail { color: var(--_ink-2) }
 [data-tone="done"], [data-tone="done"] .detail { color: var(--_ink-3) }
 .stale .text { color: var(--_ink-2) }
@@ -142,6 +143,7 @@ export class ToolStateElement extends RunElement {
     swapIcon(this.#icon, shown.icon)
     this.#retitle(shown, at)
     this.#text.dataset.tone = shown.tone
+    this.#text.toggleAttribute('data-asks', shown.icon === 'question')
     const detail = !stale ? shown.detail : [shown.question && shown.detail, label('reconnecting')].filter(Boolean).join(' · ')
     setText(this.#detail, detail ? ` · ${detail}` : '')
     setText(this.#error, shown.error ? ` — ${shown.error}` : '')

@@ -2,7 +2,7 @@
 /** The inspector's page: the runs at the left, one run in the centre, its events at the right. */
 
 import '../define.js'
-import { Announcer, make, setText, swapIcon } from '../dom.js'
+import { Announcer, followEnd, make, setText, swapIcon } from '../dom.js'
 import { isExpired, runDuration } from '../describe.js'
 import { formatDuration } from '../labels.js'
 import { tick } from '../ticker.js'
@@ -61,6 +61,7 @@ class Inspector {
     this.calls = at('calls')
     this.calls.classList.add('scroll')
     this.calls.tabIndex = -1
+    this.follow = followEnd(this.calls)
     this.calls.append(this.list, this.end)
 
     this.header = new Header(at('header'), at('strip'), {
@@ -172,8 +173,6 @@ class Inspector {
       return
     }
 
-    // Read before writing: the pane follows only whom it finds at its end.
-    const atEnd = !session.past && this.calls.scrollHeight - this.calls.scrollTop - this.calls.clientHeight < 40
     const before = this.list.state
     const length = before ? before.calls.length : session.ended ? Infinity : 0
     const wasHidden = this.end.hidden
@@ -193,7 +192,7 @@ class Inspector {
     })
     this.#ending(state)
     const grown = state.calls.length > length || (before && wasHidden && !this.end.hidden)
-    if (atEnd && grown) requestAnimationFrame(() => (this.calls.scrollTop = this.calls.scrollHeight))
+    if (grown && !session.past) requestAnimationFrame(this.follow)
   }
 
   /** Milliseconds since 1970 on the agent's clock, where the page stands. */

@@ -141,9 +141,9 @@ export const TIMELINE = `
 #timeline .plot { position: absolute; inset-block: 0 1rem; inset-inline-start: 0; pointer-events: none }
 .tick { position: absolute; inset-block: 0; inset-inline-start: 0; font-size: .75rem; line-height: 1rem; color: var(--_ink-3); padding-block-start: .75rem; white-space: nowrap }
 .tick::after { content: ""; position: absolute; inset-inline-start: 0; inset-block: 2rem 0; border-inline-start: 1px solid var(--_line) }
-#timeline .lanes { scroll-padding-block-end: 1rem; position: relative; padding: 0 1.5rem 1rem; scrollbar-gutter: stable; touch-action: pan-y; user-select: none; -webkit-user-select: none }
-.lane { display: grid; grid-template-columns: var(--gutter) minmax(0, 1fr); gap: .5rem; inline-size: 100%; block-size: 1.5rem; align-items: center; border-radius: 3px; font-size: .8125rem; line-height: 1.5rem; color: var(--_ink-2) }
-.lane.ruler { block-size: 0 }
+#timeline .lanes { position: relative; padding-block-end: 1rem; scrollbar-gutter: stable; touch-action: pan-y; user-select: none; -webkit-user-select: none }
+.lane { position: absolute; inset-block-start: 0; inset-inline: 1.5rem; inline-size: auto; display: grid; grid-template-columns: var(--gutter) minmax(0, 1fr); gap: .5rem; block-size: 1.5rem; align-items: center; border-radius: 3px; font-size: .8125rem; line-height: 1.5rem; color: var(--_ink-2) }
+.lane.ruler { visibility: hidden }
 .lane:focus-visible { outline-offset: -2px }
 .lane .who { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; padding-inline-start: calc(.75rem * var(--depth, 0)) }
 .lane:hover .who { color: var(--_ink) }
@@ -213,6 +213,7 @@ export const WIDTHS = `
   #runs, #run { grid-area: main }
   #runs { border: 0 }
   [data-page="runs"] #run, body:not([data-page="runs"]) #runs { display: none }
+  [data-page="run"] #header :is(.wordmark, .slash) { display: none }
   [data-page="run"] #header .back { display: inline-grid }
   [data-page="run"] #header .menu { display: inline-grid; margin-inline-end: -.75rem }
   #header { padding-inline: .75rem; gap: .5rem }
@@ -229,8 +230,7 @@ export const WIDTHS = `
   #timeline { block-size: auto; border: 0; min-block-size: 0; grid-row: 2 / 4; grid-column: 1 }
   #timeline .axis { margin-inline: .75rem }
   #timeline .axis .link { float: inline-end }
-  #timeline .lanes { padding-inline: .75rem }
-  .lane { grid-template: 1rem 1rem / minmax(0, 1fr); block-size: 2.25rem; gap: 0; line-height: 1rem; align-content: center }
+  .lane { inset-inline: .75rem; grid-template: 1rem 1rem / minmax(0, 1fr); block-size: 2.25rem; gap: 0; line-height: 1rem; align-content: center }
   [data-view="timeline"] #calls, body:not([data-view="timeline"]) #timeline { display: none }
   .note { margin-inline: 1rem; max-inline-size: none }
 }
