@@ -3,70 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from shutil import which
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, Page, expect
 from redis import Redis
 
 from listeners import RedisListener, RunPublisher, ToolError, wrap_all
+from tests.support.pages import count, shown, until_shown
 from tests.support.servers import GatewayProcess
 
 HOSTILE = "</script><img src=x onerror=\"window.hacked='yes'\"><script>window.hacked='yes'</script>"
 ARTEFACTS = Path(__file__).parents[2] / "artefacts"
-CHROMIUM = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
-class QuietFiles(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture
-async def browser() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        # Debian's browser; without one, the one that Playwright has installed.
-        browser = await playwright.chromium.launch(executable_path=which("chromium"), args=CHROMIUM)
-        yield browser
-        await browser.close()
-
-
-@pytest.fixture
-async def page(browser: Browser) -> AsyncIterator[Page]:
-    """A page whose console is kept in ``page.console`` and that must not raise."""
-    page = await browser.new_page(viewport={"width": 1280, "height": 800})
-    page.console = []  # type: ignore[attr-defined]  # our own note on a foreign object
-    errors: list[str] = []
-    page.on("console", lambda message: page.console.append(message.text))  # type: ignore[attr-defined]  # as above
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    yield page
-    assert errors == []
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    """A folder and the address it is served from, on another port than the gateway."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietFiles, directory=str(tmp_path)))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield tmp_path, f"http://localhost:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join(5)
 
 
 def three_lines(gateway: GatewayProcess, run: str) -> str:
@@ -75,50 +24,6 @@ def three_lines(gateway: GatewayProcess, run: str) -> str:
 <tool-state run="{run}"></tool-state>
 <run-state run="{run}"></run-state>
 """
-
-
-async def shown(page: Page) -> str:
-    """All text that the page's elements show, shadow roots included."""
-    text: str = await page.evaluate(
-        """() => {
-            const texts = []
-            const walk = (node) => {
-                if (node.nodeType === Node.TEXT_NODE) texts.push(node.data)
-                if (node.shadowRoot) walk(node.shadowRoot)
-                for (const child of node.childNodes) walk(child)
-            }
-            walk(document.documentElement)
-            return texts.join(' ')
-        }"""
-    )
-    return text
-
-
-async def count(page: Page, selector: str) -> int:
-    """Elements that match in the document and in every shadow root."""
-    found: int = await page.evaluate(
-        """(selector) => {
-            let found = 0
-            const walk = (root) => {
-                found += root.querySelectorAll(selector).length
-                for (const element of root.querySelectorAll('*')) if (element.shadowRoot) walk(element.shadowRoot)
-            }
-            walk(document)
-            return found
-        }""",
-        selector,
-    )
-    return found
-
-
-async def until_shown(page: Page, text: str, *, seconds: float = 15) -> None:
-    seen = ""
-    try:
-        async with asyncio.timeout(seconds):
-            while text not in (seen := await shown(page)):  # noqa: ASYNC110  # the page is another process
-                await asyncio.sleep(0.05)
-    except TimeoutError:
-        raise AssertionError(f"after {seconds} s {text!r} is not on the page, which shows: {seen}") from None
 
 
 @pytest.mark.timeout(90)
