@@ -13,7 +13,7 @@ from typing import Any
 from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.fanout.hub import Hub
+from gateway.fanout.hub import SHED_EVERY, Hub
 from gateway.fanout.relay import Relay
 from gateway.fanout.states import States
 from gateway.fanout.wheel import Wheel
@@ -81,7 +81,7 @@ class Gateway:
         loop = asyncio.get_running_loop()
         wheel = Wheel(loop.time)
         relay = Relay(settings.redis, settings.prefix, memory=settings.run_memory, page=settings.page)
-        hub = Hub(relay, wheel, linger=settings.linger)
+        hub = Hub(relay, wheel, linger=settings.linger, memory=settings.memory)
         exit = DrainFirst(partial(loop.call_soon_threadsafe, hub.drain))
         exit.install()
         self._access.served_by(exit.server)
@@ -96,6 +96,7 @@ class Gateway:
             clock=time.time,
         )
         runs = Runs(hub=hub, relay=relay, states=states, access=self._access)
+        wheel.add(SHED_EVERY, hub.shed)
         turning = asyncio.create_task(_turn(wheel), name="toolcast wheel")
         relay.start(time.time)
         self._router = Router(

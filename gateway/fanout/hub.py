@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
 from gateway.fanout.frames import Format
 from gateway.fanout.runlog import Chunk, RunLog, TypeFilter, encode_entries
 from gateway.fanout.wheel import Wheel
 
 __all__ = ["Hub", "Source", "Subscription", "Watch"]
+
+SHED_EVERY: Final = 2.0
+"""Seconds between two looks at the memory of all runs."""
 
 
 class Source(Protocol):
@@ -178,12 +181,16 @@ class Subscription:
 
 class Hub:
     """The watched runs of one gateway. ``linger`` is how many seconds a run stays watched without readers, so that
-    a reconnect finds its log in memory."""
+    a reconnect finds its log in memory; ``memory`` bounds the bytes of JSON that all runs keep together."""
 
-    def __init__(self, source: Source, wheel: Wheel, *, linger: float = 5.0) -> None:
+    def __init__(
+        self, source: Source, wheel: Wheel, *, linger: float = 5.0, memory: int = 256 * 1024 * 1024
+    ) -> None:
         self._source = source
         self._wheel = wheel
         self._linger = linger
+        self._memory = memory
+        # In the order in which they were last opened.
         self._watches: dict[str, Watch] = {}
         self._subscriptions: set[Subscription] = set()
         self._empty = asyncio.Event()
@@ -213,6 +220,8 @@ class Hub:
         if watch is None:
             watch = self._watches[run] = Watch(run, self._release)
             self._source.watch(watch)
+        else:
+            self._watches[run] = self._watches.pop(run)
         self._wheel.remove(watch.release)
         watch.readers += 1
         subscription = Subscription(watch, format, types)
@@ -228,6 +237,19 @@ class Hub:
         watch.readers -= 1
         if watch.readers == 0:
             self._wheel.add(self._linger, watch.release)
+
+    def shed(self, now: float) -> float:
+        """Keep to the bound of memory (a tick of the wheel): the run that was opened longest ago gives first.
+
+        Its readers go on from Redis, where they stand.
+        """
+        held = sum(watch.log.size for watch in self._watches.values() if watch.log is not None)
+        for watch in self._watches.values():
+            if held <= self._memory:
+                break
+            if watch.log is not None:
+                held -= watch.log.shed()
+        return SHED_EVERY
 
     def drain(self) -> None:
         """Ask every stream to end; new ones are refused by whoever sees ``draining``."""

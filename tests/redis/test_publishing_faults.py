@@ -165,3 +165,20 @@ def test_a_long_outage_bounds_the_outbox_and_is_said_once(
     assert redis.hget(Keys("demo").meta, "status") == b"completed"
     full = [record for record in caplog.records if "the outbox is full" in record.getMessage()]
     assert len(full) == 1 and full[0].levelno == logging.WARNING
+
+
+def test_what_ended_runs_leave_during_an_outage_is_bounded(
+    proxy: Proxy, redis: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server that begins a run a request doesn't grow while Redis is away; the newest runs get through."""
+    proxy.cut()
+    runs = [RunPublisher(f"run_{n}", redis=proxy.url, flush_timeout=0) for n in range(flusher.MOST_LEFT + 50)]
+    for run in runs:
+        with run:
+            pass
+    wait_until("the oldest to be given up", lambda: runs[49].stats.waiting == 0)
+    proxy.resume()
+    assert runs[-1].flush(20) and runs[50].flush(20)
+    assert runs[0].stats.dropped == {"run_started": 1, "run_completed": 1}
+    assert not redis.exists(Keys("run_0").log) and redis.exists(Keys("run_50").log)
+    assert len([record for record in caplog.records if "are given up" in record.getMessage()]) == 1

@@ -1,0 +1,99 @@
+"""The way to one reader: its bytes in order, since when they are on the way, and how to cut it off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+from starlette.types import Scope, Send
+
+from gateway.http.connections import Connections, is_servers_own
+from gateway.http.problems import Header
+from gateway.http.stepping import step
+
+__all__ = ["Wire"]
+
+
+class Wire:
+    """What one response is written to. ``clock`` tells seconds; ``wrote_at`` is when bytes were last handed over,
+    ``writing_since`` is set while the reader hasn't taken them."""
+
+    __slots__ = (
+        "_clock",
+        "_connections",
+        "_scope",
+        "_send",
+        "_stalled",
+        "_transport",
+        "cut",
+        "steps",
+        "writing_since",
+        "wrote_at",
+    )
+
+    def __init__(
+        self, scope: Scope, send: Send, connections: Connections, *, clock: Callable[[], float]
+    ) -> None:
+        self._scope = scope
+        self._send = send
+        self._connections = connections
+        self._clock = clock
+        self._stalled: Awaitable[None] | None = None
+        self._transport: asyncio.Transport | None = None
+        self.wrote_at = clock()
+        self.writing_since: float | None = None
+        self.cut = False
+        """Whether the connection was aborted from here."""
+        self.steps = is_servers_own(send)
+        """Whether :meth:`try_write` may be called outside the request's own task."""
+
+    async def open(self, status: int, headers: Iterable[Header]) -> None:
+        """Send status and headers, at once."""
+        await self._send({"type": "http.response.start", "status": status, "headers": list(headers)})
+
+    async def write(self, data: bytes) -> None:
+        """Send ``data``; waits while the reader doesn't take what went before."""
+        self.writing_since = self.wrote_at = self._clock()
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        self.writing_since = None
+
+    def try_write(self, data: bytes) -> bool:
+        """Send ``data`` without waiting; ``False`` if it must be waited for, by :meth:`settle`."""
+        self.writing_since = self.wrote_at = self._clock()
+        self._stalled = step(self._send({"type": "http.response.body", "body": data, "more_body": True}))
+        if self._stalled is not None:
+            return False
+        self.writing_since = None
+        return True
+
+    async def settle(self) -> None:
+        """Wait for what :meth:`try_write` has left."""
+        if self._stalled is not None:
+            stalled, self._stalled = self._stalled, None
+            await stalled
+            self.writing_since = None
+
+    async def finish(self, data: bytes = b"") -> None:
+        """Send the last bytes and end the body as HTTP says it ends."""
+        self.writing_since = self._clock()
+        await self._send({"type": "http.response.body", "body": data, "more_body": False})
+        self.writing_since = None
+
+    def abort(self) -> None:
+        """Cut the connection: the body must not look finished, or nobody takes it."""
+        transport = self._found()
+        if transport is not None:
+            self.cut = True
+            transport.abort()
+
+    @property
+    def gone(self) -> bool:
+        """Whether the connection is closed. The server may fail to say so: uvicorn doesn't once another request
+        waits on the same connection."""
+        transport = self._found()
+        return transport is not None and transport.is_closing()
+
+    def _found(self) -> asyncio.Transport | None:
+        if self._transport is None:
+            self._transport = self._connections.transport(self._scope, self._send)
+        return self._transport
