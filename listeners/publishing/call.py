@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from contextvars import Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -66,6 +66,8 @@ class Call:
         self.stage: Stage = "new"
         # Handed out to be started, so that nobody else takes it up.
         self.taken = False
+        # By what the book finds it again.
+        self.handles: tuple[Hashable, ...] = ()
         # Opened by hand, and no wrapped tool has run as its body yet.
         self.unclaimed = False
         self._started: float | None = None
@@ -178,10 +180,6 @@ class Call:
         elif self.stage != "ended":
             self.taken = False
         return True
-
-    def release(self) -> None:
-        """Let go of the values of a call that has ended."""
-        self.arguments = self.result = None
 
     @property
     def duration_ms(self) -> int | None:

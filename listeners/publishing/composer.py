@@ -146,12 +146,6 @@ class Composer:
                     call.cancel("the call was not run")
 
     @property
-    def held(self) -> list[Call]:
-        """The calls that wait for a person."""
-        with self.sink.lock:
-            return [call for call in self._calls.open if call.stage == "interrupted"]
-
-    @property
     def nested(self) -> bool:
         """Whether this runs inside a call of the run, as a nested agent does."""
         return self._parent() is not None

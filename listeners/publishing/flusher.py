@@ -24,6 +24,10 @@ __all__ = ["Flusher", "pause_after"]
 
 LONGEST_PAUSE: Final = 2.0
 """Seconds between two attempts to reach Redis at most: a third of a lease must not pass unused (contract §3)."""
+MOST_LEFT: Final = 1_000
+"""Runs whose publishers have stopped waiting, but whose events are kept while Redis is away."""
+MOST_LEFT_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of JSON that all of these hold together."""
 _FIRST_PAUSE: Final = 0.05
 _ROUND_RUNS: Final = 64
 _ROUND_BYTES: Final = 4 * 1024 * 1024
@@ -72,6 +76,7 @@ class Flusher:
         self._failures = 0
         self._down_since: float | None = None
         self._said_down = False
+        self._said_given_up = False
         self.last_error: str | None = None
 
     def after_fork(self) -> None:
@@ -133,6 +138,7 @@ class Flusher:
                 if not isinstance(error, RedisError | OSError):
                     _log.exception("publishing to %s failed", self.shown)
                 self._unreachable(error)
+                self._give_up_oldest(turns)
                 for writer in turns:
                     writer.last_error = self.last_error
                 self._pause(ready, turns)
@@ -243,7 +249,26 @@ class Flusher:
                 self.last_error,
             )
 
+    def _give_up_oldest(self, turns: dict[Writer, None]) -> None:
+        """Bound what a server that begins many runs keeps of them during an outage."""
+        count = size = 0
+        for writer in reversed([writer for writer in turns if not writer.patience]):
+            count, size = count + 1, size + writer.size
+            if count > MOST_LEFT or size > MOST_LEFT_BYTES:
+                del turns[writer]
+                writer.abandon()
+                if not self._said_given_up:
+                    self._said_given_up = True
+                    _log.warning(
+                        "%s can't be reached (%s), and more wait than can be kept: the oldest runs are given up, "
+                        "run %s first",
+                        self.shown,
+                        self.last_error,
+                        writer.keys.run,
+                    )
+
     def _reachable(self) -> None:
+        self._said_given_up = False
         self._failures = 0
         self._down_since = None
         if self._said_down:

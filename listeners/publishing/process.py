@@ -64,7 +64,7 @@ class _Process:
         kinds: Counter[str] = Counter()
         for _, counts in lost:
             kinds += counts
-        runs = list(dict.fromkeys(writer.keys.run for writer, _ in lost))
+        runs = sorted({writer.keys.run for writer, _ in lost})
         errors = {flusher.shown: flusher.last_error for flusher in self._flushers.values()}
         servers = [
             f"{shown} ({errors[shown] or 'no answer'})"

@@ -103,6 +103,11 @@ class Writer:
         return len(self._outbox)
 
     @property
+    def size(self) -> int:
+        """Bytes of JSON that have not been answered yet."""
+        return self._outbox.size
+
+    @property
     def dropped(self) -> Counter[str]:
         """By type, what was dropped for want of room or is lost for another reason."""
         with self.lock:

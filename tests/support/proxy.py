@@ -23,8 +23,6 @@ class Proxy:
         self._forward = threading.Event()
         self._back = threading.Event()
         self._lock = threading.Lock()
-        self.connections = 0
-        self._closed = False
         probe = socket.create_server(("127.0.0.1", 0))
         self.port: int = probe.getsockname()[1]
         self._listen(probe)
@@ -66,7 +64,6 @@ class Proxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._closed = True
         self._forward.set()
         self._back.set()
         self.cut()
@@ -82,7 +79,6 @@ class Proxy:
                 far = socket.create_connection(("127.0.0.1", self._target))
             except OSError:
                 return
-            self.connections += 1
             with self._lock:
                 self._pairs.append((near, far))
             threading.Thread(target=self._pump, args=(near, far, self._forward), daemon=True).start()

@@ -348,6 +348,27 @@ def test_titles_follow_the_call() -> None:
     assert titles == ["T", "Searching for “x”…", "Couldn't search for “x”"]
 
 
+def test_a_run_of_many_calls_keeps_little_of_those_that_ended() -> None:
+    """Keys stay unique; what a call held is let go."""
+    with recorded() as run:
+        for n in range(3_000):
+            with run.call("t", id=f"c{n}", arguments={"n": n}) as call:
+                call.result = n
+        with run.call("t", id="c0") as again:
+            pass
+    assert again.key == "c0~2" and call.arguments is None and call.result == 2_999
+    assert len(run.composer._calls._latest) == 1 and run.composer._calls.open == []
+    assert len(run.state.calls) == 2_000 and run.state.calls_dropped == 1_001
+
+
+def test_a_call_may_be_left_in_another_context() -> None:
+    with recorded() as run:
+        call = run.call("t")
+        contextvars.copy_context().run(call.__enter__)
+        call.__exit__(None, None, None)
+    assert run.state.calls[0].state == "completed" and current_call.get() is None
+
+
 # --- Events ---
 
 
@@ -462,3 +483,14 @@ def test_a_recording_opens_nothing() -> None:
         assert run.flush() and run.stats.published == 1 and run.stats.waiting == 0
     assert threading.active_count() == before
     assert isinstance(run, RunPublisher) and current_call.get() is None
+
+
+def test_ended_calls_are_found_again_but_not_for_ever() -> None:
+    """What a tool raised is told after it has failed; of thousands of calls the latest are remembered."""
+    with recorded() as run:
+        for n in range(2_500):
+            run.call("t", id=f"c{n}").start()
+            found = run.composer.find(f"c{n}")
+            assert found is not None
+            found.cancel()
+    assert run.composer.find("c2499") is not None and run.composer.find("c0") is None

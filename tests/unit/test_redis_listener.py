@@ -226,6 +226,17 @@ def test_a_listener_never_raises(caplog: pytest.LogCaptureFixture) -> None:
     assert {record.levelname for record in caplog.records} == {"ERROR"}
 
 
+def test_a_summary_says_once_how_to_publish_the_whole(caplog: pytest.LogCaptureFixture) -> None:
+    tool = wrap(lambda: [1], LISTENER, name="rare_tool")
+    with caplog.at_level(logging.INFO, "listeners"), recorded(), recorded():
+        tool()
+        tool()
+    assert [record.getMessage() for record in caplog.records] == [
+        "results of rare_tool are published as a summary; to publish them whole: "
+        'RunPublisher(…, results={"rare_tool": "full"})'
+    ]
+
+
 # --- A chain's callbacks ---
 
 
