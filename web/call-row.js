@@ -77,8 +77,9 @@ export class CallRow extends Disclosure {
     this.title.dataset.tone = shown.tone
     setText(this.detail, shown.detail ? ` · ${shown.detail}` : '')
     setText(this.error, shown.error ? ` — ${shown.error}` : '')
-    const spoken = [label(`state_${call.state}`), isOpen(call) || shown.elapsed === undefined ? '' : formatDuration(shown.elapsed)]
-    setText(this.spoken, `, ${spoken.filter(Boolean).join(', ')}`)
+    // What has not run says so in its detail.
+    const spoken = [shown.tone === 'done' ? '' : label(`state_${call.state}`), isOpen(call) || shown.elapsed === undefined ? '' : formatDuration(shown.elapsed)]
+    setText(this.spoken, ['', ...spoken.filter(Boolean)].join(', '))
     this.tick(now)
     this.#progress(call)
     // Only a question opens itself, and it folds when it is answered.

@@ -59,7 +59,11 @@ export class RunElement extends Base {
     const root = /** @type {ShadowRoot} */ (this.shadowRoot)
     if (!root.adoptedStyleSheets.length) adopt(root, css)
     this.#life = new AbortController()
-    whenConfigured(() => this.refresh(), this.#life.signal)
+    whenConfigured(() => {
+      // Drawn anew in the other words, without saying it all again.
+      this.joining = true
+      this.refresh()
+    }, this.#life.signal)
     this.#life.signal.addEventListener('abort', () => this.clock(false))
     this.#upgrade('state')
     this.#follow()

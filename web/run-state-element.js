@@ -107,7 +107,7 @@ export class RunStateElement extends RunElement {
 
   constructor() {
     super()
-    this.list = make('ol', { part: 'list', 'aria-label': label('calls') })
+    this.list = make('ol', { part: 'list' })
     this.body.append(this.list, make('slot', { name: 'expired', hidden: '' }))
   }
 
@@ -120,6 +120,7 @@ export class RunStateElement extends RunElement {
     this.body.classList.toggle('stale', stale)
     this.body.classList.toggle('joining', this.joining)
     this.body.classList.toggle('long', calls.length > 60)
+    this.list.setAttribute('aria-label', label('calls'))
     this.list.setAttribute('aria-busy', String(calls.some(isOpen)))
     this.list.hidden = !calls.length
     const expired = this.body.querySelector('slot')

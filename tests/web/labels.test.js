@@ -23,4 +23,5 @@ test('a page’s language replaces what it names, and numbers follow it', () => 
   assert.deepEqual([label('thinking'), label('used', { n: 1 }), label('used', { n: 1234 })], ['Denkt nach …', '1 Werkzeug', '1.234 Werkzeuge'])
   assert.equal(formatDuration(3100), '3,1 s')
   assert.equal(label('starting'), 'Starting…', 'what is left out stays English')
+  assert.equal(label('attempt', { n: 2 }, 'ordinal'), '2nd try', 'and so do its plurals')
 })

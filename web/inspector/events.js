@@ -95,7 +95,7 @@ export class EventsPane {
 
   /** @param {Entry} entry @param {number} index */
   #row({ position, event }, index) {
-    const row = make('button', { class: 'event', type: 'button', 'aria-expanded': 'false' },
+    const row = make('button', { class: 'event', type: 'button', 'aria-expanded': 'false', tabindex: index ? '-1' : '0' },
       make('span', { class: 'clock' }, clock(event.time)), make('span', { class: 'type' }, event.type), make('span', { class: 'seq' }, seq(position)))
     if (TONES[event.type]) row.dataset.tone = TONES[event.type]
     row.hidden = !this.#passes(event.type)
@@ -158,6 +158,8 @@ export class EventsPane {
     event.preventDefault()
     for (let i = at + by; i >= 0 && i < this.#rows.length; i += by) {
       if (this.#rows[i].hidden) continue
+      this.#rows[at].tabIndex = -1
+      this.#rows[i].tabIndex = 0
       this.#rows[i].focus()
       return
     }

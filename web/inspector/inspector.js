@@ -167,7 +167,9 @@ class Inspector {
     for (const id of ['scrubber', 'events', 'tabs']) at(id).hidden = Boolean(bare)
     document.body.classList.toggle('no-run', Boolean(bare && about))
     document.body.dataset.page = session || this.#invalid ? 'run' : about ? 'none' : 'runs'
-    document.title = session ? `${state?.title ?? session.run} · toolcast` : 'toolcast'
+    const title = session ? state?.title ?? session.run : undefined
+    document.title = title ? `${title} · toolcast` : 'toolcast'
+    setText(at('title'), title ?? 'toolcast')
     if (!session || !state || bare) {
       this.end.hidden = true
       return

@@ -25,7 +25,7 @@ export class LaneRow {
     this.lane = lane
     this.who = make('span', { class: 'who' })
     this.track = make('span', { class: 'track' })
-    this.element = make('button', { class: 'lane', type: 'button', tabindex: '-1', 'data-key': lane.key }, this.who, this.track)
+    this.element = make('button', { class: 'lane', type: 'button', tabindex: '-1', 'data-key': lane.key, 'aria-describedby': 'tip' }, this.who, this.track)
   }
 
   /**

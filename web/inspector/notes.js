@@ -15,7 +15,7 @@ function code(text, copy) {
 export function noRuns(base, copy) {
   const python = 'from listeners import RunPublisher\nwith RunPublisher("demo") as run, run.call("hello"): ...'
   return make('div', { class: 'note wide' },
-    make('h1', {}, 'No runs yet'),
+    make('h2', {}, 'No runs yet'),
     make('p', {}, 'A run appears here as soon as an agent publishes its first event.'),
     make('div', { class: 'label' }, 'From Python'), code(python, copy),
     make('div', { class: 'label' }, 'Watch from a terminal'), code(`curl -N ${base}/runs/demo/events`, copy))

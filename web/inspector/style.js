@@ -103,7 +103,7 @@ export const CENTRE = `
 #end .bad { color: var(--_bad) }
 .note { display: grid; gap: .75rem; justify-items: start; align-content: start; max-inline-size: 20rem; margin: 15vh auto 0; color: var(--_ink-2) }
 .note.wide { max-inline-size: 30rem }
-.note h1 { font-size: 1.25rem; line-height: 1.75rem; font-weight: 500; color: var(--_ink); margin: 0 }
+.note h2 { font-size: 1.25rem; line-height: 1.75rem; font-weight: 500; color: var(--_ink); margin: 0 }
 .note p { margin: 0 }
 .note .line { display: flex; gap: .625rem; align-items: center }
 .code { display: flex; inline-size: 100%; align-items: start; gap: .5rem; border-radius: 8px; background: var(--_sunken); padding: .5rem .5rem .5rem .75rem; color: var(--_ink) }
@@ -189,7 +189,7 @@ export const EVENTS = `
 .event .type { overflow: hidden; text-overflow: ellipsis; white-space: nowrap }
 .event[data-tone="bad"] .type { color: var(--_bad) }
 .event[data-tone="warn"] .type { color: var(--_warn) }
-.event.later { opacity: .45 }
+.event.later .type { color: var(--_ink-3) }
 .event.here { box-shadow: inset 2px 0 var(--_accent) }
 .raw { margin: .25rem 1rem .5rem; padding: .5rem .75rem; border-radius: 8px; background: var(--_sunken); color: var(--_ink); font: .75rem/1.125rem var(--_mono); white-space: pre-wrap; overflow-wrap: anywhere; max-block-size: 15rem }
 #events .none { padding: .25rem 1rem; font-size: .8125rem; color: var(--_ink-3) }
