@@ -176,8 +176,9 @@ async def test_an_application_that_carries_the_gateway_decides_who_sees_what(
     assert status_of(f"{host.url}/toolcast/runs/private/events") == 403
     listed = json.loads(await asyncio.to_thread(paste, "curl -s localhost:8808/toolcast/runs", host))
     assert [run["run"] for run in listed["runs"]] == ["public-a"]
-    await page.goto(f"{host.url}/page")
-    await until_shown(page, "Web search")
+    for place in ("/page", "/toolcast/?run=public-a"):
+        await page.goto(f"{host.url}{place}")
+        await until_shown(page, "Web search")
 
 
 # -- the two commands -------------------------------------------------------------------------------------------
