@@ -98,7 +98,9 @@ for i = 1, count do
       if kind == 'run_started' then
         owner, started = writer, text(millis)
         put('started', started)
-        local data = cjson.decode(event).data
+        -- An event that cjson can't read must not stop the script half-way: an entry without its meta blocks the run.
+        local read, envelope = pcall(cjson.decode, event)
+        local data = read and type(envelope) == 'table' and envelope.data
         if type(data) == 'table' and type(data.title) == 'string' then put('title', data.title) end
       elseif kind == 'run_resumed' then
         owner = writer
