@@ -88,7 +88,7 @@ class EventStream:
         self._asked = asked
         self._method: str = scope["method"]
         self._receive = receive
-        self._wire = Wire(scope, send, shared.connections, clock=shared.wheel.now)
+        self._wire = Wire(scope, receive, send, shared.connections, clock=shared.wheel.now)
         self._subscription = shared.hub.attach(asked.run, asked.format, asked.types)
         self._absent_at: float | None = None
         self._events_sent = False
@@ -167,7 +167,7 @@ class EventStream:
     async def _serve(self) -> None:
         subscription = self._subscription
         limit = self._shared.settings.write
-        while not subscription.closed:
+        while not (subscription.closed or self._wire.gone):
             if self._shared.hub.draining:
                 return await self._farewell()
             if subscription.log is None:
