@@ -1,4 +1,4 @@
-"""The documents are true: their code runs, their tables are the program's own, their links lead somewhere."""
+"""The documents are true: their code runs, what they quote is what the program says, their links lead somewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import listeners
-from gateway.settings import settings_table
 from tests.support.documents import Block, anchors, blocks, links
 from tests.support.servers import ROOT
 
@@ -46,20 +45,6 @@ def test_python_in_the_documents_runs(block: Block, redis_url: str, tmp_path: Pa
         timeout=30,
     )
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_the_table_of_settings_is_the_programs_own() -> None:
-    rows = ["| variable | flag | takes | default | |", "| --- | --- | --- | --- | --- |"]
-    for row in settings_table():
-        flag = f"`{row.flag}`"
-        if row.kind == "switch":
-            flag += f", `--no-{row.flag.removeprefix('--')}`"
-        default = f"`{row.shown_default}`" if row.shown_default else ""
-        kind = row.kind.replace("|", "\\|")
-        rows.append(f"| `{row.env}` | {flag} | {kind} | {default} | {row.help} |")
-    table = "\n".join(rows)
-    text = (ROOT / "docs" / "gateway.md").read_text("utf-8")
-    assert table in text, f"docs/gateway.md has another table of settings than gateway/settings.py:\n{table}"
 
 
 def test_the_signatures_are_the_programs_own() -> None:

@@ -191,7 +191,7 @@ def without_make(environment: dict[str, str]) -> dict[str, str]:
     own = Path(sys.executable).parent
     path = [entry for entry in environment["PATH"].split(os.pathsep) if Path(entry) != own]
     return {
-        **dict.fromkeys(("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "VIRTUAL_ENV"), ""),
+        **dict.fromkeys(("ARGS", "MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS", "VIRTUAL_ENV"), ""),
         "PATH": os.pathsep.join(path),
     }
 
