@@ -256,12 +256,14 @@ class EventStream:
         if run_log is None:
             return
         try:
-            entry, seq = await self._shared.states.snapshot(
-                self._asked.run,
-                run_log,
-                reason=reason,
-                calls=self._asked.origin != "now" or reason != "join",
-                now=self._shared.clock(),
+            entry, seq = await subscription.read(
+                self._shared.states.snapshot(
+                    self._asked.run,
+                    run_log,
+                    reason=reason,
+                    calls=self._asked.origin != "now" or reason != "join",
+                    now=self._shared.clock(),
+                )
             )
         except (RedisError, OSError):
             return await self._pause()
@@ -275,8 +277,8 @@ class EventStream:
         assert run_log is not None  # `behind` has just said so
         if not self._rest:
             try:
-                self._rest = await self._shared.relay.page(
-                    self._asked.run, Position(run_log.epoch, subscription.seq)
+                self._rest = await subscription.read(
+                    self._shared.relay.page(self._asked.run, Position(run_log.epoch, subscription.seq))
                 )
             except (RedisError, OSError):
                 await self._pause()
@@ -301,6 +303,8 @@ class EventStream:
         await self._silence()
 
     async def _silence(self) -> None:
+        if self._shared.hub.draining:
+            return  # whoever wasn't waiting yet has missed its wake-up
         await self._subscription.wait(self._pass_on if self._wire.steps else None)
         await self._wire.settle()
         await self._beat()
@@ -332,7 +336,9 @@ class EventStream:
             run_log = self._subscription.log
             assert run_log is not None  # only a log ends
             try:
-                state = await self._shared.states.at(self._asked.run, run_log.position, run_log)
+                state = await self._subscription.read(
+                    self._shared.states.at(self._asked.run, run_log.position, run_log)
+                )
                 data += ending(state).encode()
             except (RedisError, OSError):
                 data += b"(ended)\n"
