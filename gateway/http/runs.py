@@ -11,8 +11,8 @@ import msgspec
 from redis.exceptions import RedisError
 from starlette.types import Scope
 
+from gateway.fanout.history import History
 from gateway.fanout.hub import Hub
-from gateway.fanout.relay import Relay
 from gateway.fanout.states import States
 from gateway.http.access import Access
 from gateway.http.asked import run_of
@@ -32,9 +32,9 @@ _FIELDS: Final = ("status", "title", "started", "updated", "ended", "calls")
 class Runs:
     """Answers ``GET /runs`` and ``GET /runs/{run}``: status, headers and JSON."""
 
-    def __init__(self, *, hub: Hub, relay: Relay, states: States, access: Access) -> None:
+    def __init__(self, *, hub: Hub, history: History, states: States, access: Access) -> None:
         self._hub = hub
-        self._relay = relay
+        self._history = history
         self._states = states
         self._access = access
 
@@ -47,7 +47,7 @@ class Runs:
         await self._access.check(scope, "subscribe", run)
         try:
             async with asyncio.timeout(ANSWER):
-                head = await self._relay.head(run)
+                head = await self._history.head(run)
             if head is None:
                 raise Problem(
                     404, "No such run", f"Nobody has published run {run!r}, or its log has expired."
@@ -72,7 +72,7 @@ class Runs:
         offset = _number(query, "offset", 0, least=0, most=1_000_000)
         try:
             async with asyncio.timeout(ANSWER):
-                found = await self._relay.latest(offset, limit + 1, _FIELDS)
+                found = await self._history.latest(offset, limit + 1, _FIELDS)
         except (RedisError, OSError) as error:
             raise _redis_away() from error
         more = len(found) > limit
