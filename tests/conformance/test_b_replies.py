@@ -181,9 +181,17 @@ async def test_b_20_nothing_to_answer() -> None:
     assert (record.lines, outcome.status, outcome.text, model.requests) == ([], "ok", "Hi", [])
 
 
-@pytest.mark.parametrize(("stored", "shown"), [(None, "Doing A"), ("x", "x")])
-async def test_b_21_and_b_22_restored_history_is_no_news(stored: str | None, shown: str) -> None:
+async def test_b_21_restored_history_is_no_news() -> None:
     """Nobody is told; a display text is set where there is none."""
+    await restored(None, "Doing A")
+
+
+async def test_b_22_a_display_text_that_is_stored() -> None:
+    """Stays."""
+    await restored("x", "x")
+
+
+async def restored(stored: str | None, shown: str) -> None:
     record = Recorder()
     chain = chain_of((), tool("a", display_text="Doing A"), record=record)
     chain.add_message(calls(replace(call("c1", "a"), display_text=stored)))
@@ -235,9 +243,7 @@ async def test_a_rejected_message_with_calls_is_answered() -> None:
     assert [message.role for message in chain.messages] == ["user", "assistant", "tool", "user"]
     results = chain.messages[2].tool_results
     assert [(r.tool_call_id, r.is_error) for r in results] == [("c1", True), ("c2", True)]
-    assert results[0].content[0].content == (
-        "Tool call made to a was not run: its message was rejected."
-    )
+    assert results[0].content[0].content == ("Tool call made to a was not run: its message was rejected.")
     assert chain.failure_count == 1
 
 

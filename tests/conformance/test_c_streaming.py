@@ -25,9 +25,7 @@ HEAD = [Headers({}), RateLimit({})]
 
 def piece(name: str | None = None, text: str = "", id: str | None = None, **members: Any) -> MessageDelta:
     """A delta with one fragment of a call."""
-    return MessageDelta(
-        tool_calls=(ToolCall(name=name, arguments_text=text, call_id=id, **members),)
-    )
+    return MessageDelta(tool_calls=(ToolCall(name=name, arguments_text=text, call_id=id, **members),))
 
 
 @pytest.mark.parametrize("apart", [False, True])
@@ -38,9 +36,15 @@ async def test_c_01_text_in_three_chunks(apart: bool) -> None:
     last: list[Any] = [[MessageDelta("lo"), END], [usage]] if apart else [MessageDelta("lo"), [END, usage]]
     chain = chain_of([[*HEAD, MessageDelta("Hel"), *last]], record=record)
     outcome = await chain.run(mode="once")
-    deltas = ["delta('Hel')", "delta('lo', complete)"] if apart else [
-        "delta('Hel')", "delta('lo')", "delta(complete)",
-    ]
+    deltas = (
+        ["delta('Hel')", "delta('lo', complete)"]
+        if apart
+        else [
+            "delta('Hel')",
+            "delta('lo')",
+            "delta(complete)",
+        ]
+    )
     assert record.lines == ["headers", "ratelimit", *deltas, 'proc(A"Hello")', "use(10,15)"]
     assert (outcome.text, outcome.usage) == ("Hello", usage)
 
@@ -136,7 +140,10 @@ async def test_c_09_indexes_out_of_order() -> None:
     """One each, as they arrive; the list stands in that order."""
     record = Recorder()
     chain = chain_of(
-        [[piece("b", index=1, id="c2"), piece("a", index=0, id="c1"), END]], tool("a"), tool("b"), record=record
+        [[piece("b", index=1, id="c2"), piece("a", index=0, id="c1"), END]],
+        tool("a"),
+        tool("b"),
+        record=record,
     )
     await chain.run(mode="once")
     assert record.lines == ["id(c2:b)", "id(c1:a)", "proc(A[c2:b,c1:a])"]
@@ -270,7 +277,9 @@ async def test_malformed_arguments_are_asked_for_again() -> None:
     """At once, counted, in every mode; each attempt identifies, with a key of its own."""
     record = Recorder()
     bad = [piece("a", '{"x":', index=0), END]
-    chain = chain_of([bad, [piece("a", "[1]", index=0), END], [piece("a", "{}", index=0), END]], tool("a"), record=record)
+    chain = chain_of(
+        [bad, [piece("a", "[1]", index=0), END], [piece("a", "{}", index=0), END]], tool("a"), record=record
+    )
     outcome = await chain.run(mode="once")
     assert record.lines == [
         "id(m1.0:a)", "lerr(delta_conversion_failed)",

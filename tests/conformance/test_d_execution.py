@@ -28,7 +28,9 @@ def results_of(message: Message | None) -> tuple[ToolResult, ...]:
     return message.tool_results
 
 
-async def executed(does: Any, *, arguments: dict[str, Any] | None = None, **options: Any) -> tuple[Recorder, Any]:
+async def executed(
+    does: Any, *, arguments: dict[str, Any] | None = None, **options: Any
+) -> tuple[Recorder, Any]:
     """Execute one call of a tool that ``does`` this; returns the record and the result."""
     record = Recorder()
     last = calls(call("c1", "a", **(arguments or {})))
@@ -199,7 +201,9 @@ async def test_d_22_a_context_of_the_batch() -> None:
     from listeners.chain import Allow
 
     seen: list[Any] = []
-    record = Recorder(review=lambda chain, call, function, review: seen.append(review.custom_context) or Allow())
+    record = Recorder(
+        review=lambda chain, call, function, review: seen.append(review.custom_context) or Allow()
+    )
     chain = chain_of(
         (),
         tool("a", lambda a, c: seen.append(c)),
@@ -317,7 +321,9 @@ async def test_d_29_one_interrupts_one_does_not() -> None:
 async def test_d_30_both_interrupt() -> None:
     """One telling, of both."""
     record = Recorder()
-    chain = chain_of((), tool("a", Interrupt("wait")), last=calls(call("c1", "a"), call("c2", "a")), record=record)
+    chain = chain_of(
+        (), tool("a", Interrupt("wait")), last=calls(call("c1", "a"), call("c2", "a")), record=record
+    )
     results = results_of(await chain.execute_tool_calls())
     assert record.lines[-3:] == ["int(c1, c2)", "proc(T[c1,c2])", "resp(T[c1,c2])"]
     assert record.of("on_tool_interrupted") == [(list(results),)]
@@ -357,7 +363,9 @@ async def test_d_34_a_handler_raises_after_the_first_call() -> None:
         last=last,
         record=record,
     )
-    with pytest.raises(HandlerError, match="on_tool_execution_completed raised an exception: .ValueError. BOOM"):
+    with pytest.raises(
+        HandlerError, match="on_tool_execution_completed raised an exception: .ValueError. BOOM"
+    ):
         await chain.execute_tool_calls()
     assert record.lines == ["st(c1)", "st(c2)", "pre(c1)", "ok(c1, parts[null])"]
     assert ran == ["a"]

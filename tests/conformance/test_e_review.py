@@ -107,7 +107,17 @@ async def test_e_06_held() -> None:
 
 @pytest.mark.parametrize(
     "verdict",
-    ["maybe", None, True, Allow, Deny(" "), Deny(None), Interrupt(""), Interrupt("x", 5), UpdateArguments([])],  # type: ignore[arg-type]  # what is refused
+    [
+        "maybe",
+        None,
+        True,
+        Allow,
+        Deny(" "),
+        Deny(None),
+        Interrupt(""),
+        Interrupt("x", 5),
+        UpdateArguments([]),
+    ],  # type: ignore[arg-type]  # what is refused
 )
 async def test_e_07_silence_is_not_consent(verdict: Any) -> None:
     """Anything that is no verdict aborts the batch, before anything is told."""
@@ -274,9 +284,7 @@ async def test_e_26_a_rewrite_that_drops_a_required_argument() -> None:
     schema = {"type": "object", "properties": {"amount": {}}, "required": ["amount"]}
     ran, record = Ran(parameters=schema), Recorder(review=UpdateArguments({}))
     await chain_of((), ran.tool, last=SHIP, record=record).execute_tool_calls()
-    text = (
-        "Missing required parameters: amount. Accepted parameters: amount. Received parameters: none."
-    )
+    text = "Missing required parameters: amount. Accepted parameters: amount. Received parameters: none."
     assert record.lines == [
         "rev(c1)", "st(c1)", "pre(c1)", f"fail(c1, parts[{text}])", "proc(T[c1])", "resp(T[c1])",
     ]  # fmt: skip

@@ -120,7 +120,9 @@ class Recorder:
     def _line(event: str, args: Sequence[Any]) -> str:
         name = SHORT[event]
         match event:
-            case "on_retries_exceeded" | "on_llm_response_headers" | "on_llm_ratelimit_info" | "on_run_started":
+            case (
+                "on_retries_exceeded" | "on_llm_response_headers" | "on_llm_ratelimit_info" | "on_run_started"
+            ):
                 return name
             case "on_run_ended":
                 return f"{name}({args[0].status})"
@@ -172,7 +174,7 @@ def _done(does: Any, arguments: dict[str, Any], context: Any) -> Any:
     return does(arguments, context) if callable(does) else does
 
 
-def call(id: str | None, name: str, **arguments: Any) -> ToolCall:
+def call(id: str | None, name: str, /, **arguments: Any) -> ToolCall:
     return ToolCall(call_id=id, name=name, arguments=arguments, status="complete")
 
 
