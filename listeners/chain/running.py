@@ -61,6 +61,7 @@ class Run:
         self._telling = chain._telling
         self._model_calls = 0
         self._usage = TokenUsage()
+        self._end_told = 0
         self._partial: tuple[ChainError, Message] | None = None
         # A custom mode bounds itself by `check_max_runs`, unless it was told a bound.
         default = None if callable(options.get("mode")) else _DEFAULT_RUNS
@@ -217,7 +218,7 @@ class Run:
             outcome = self._closed(outcome, start)
             if outcome.error is not None:
                 await self._tell_error(outcome, start)
-            await self._telling.tell("on_run_ended", outcome)
+            await self._tell_end(outcome)
             return outcome
         except BaseException as interruption:
             if not isinstance(interruption, Exception | GeneratorExit):
@@ -235,8 +236,14 @@ class Run:
         except ChainError as error:
             self._roll_back(start)
             with contextlib.suppress(ChainError):  # a note on the first by now
-                await self._telling.tell("on_run_ended", outcome)
+                await self._tell_end(outcome)
             raise error from error.original
+
+    async def _tell_end(self, outcome: Outcome) -> None:
+        for handler in self._telling.handlers.of("on_run_ended")[self._end_told :]:
+            # A run that is cancelled meanwhile has ended once for each handler.
+            self._end_told += 1
+            await self._telling.ask(handler, "on_run_ended", outcome)
 
     def _closed(self, outcome: Outcome, start: State) -> Outcome:
         """Return the outcome as it is told: after a failure the conversation has an answer for each call."""
@@ -267,7 +274,7 @@ class Run:
         if self._conversation.is_new and self._conversation.pending:
             await self._chain._cancel_pending(interruption)
         try:
-            await self._telling.tell("on_run_ended", self.outcome("cancelled"))
+            await self._tell_end(self.outcome("cancelled"))
         except BaseException as error:
             interruption.add_note(f"While telling that it was cancelled: {error!r}")
 

@@ -364,7 +364,7 @@ async def test_d_34_a_handler_raises_after_the_first_call() -> None:
         record=record,
     )
     with pytest.raises(
-        HandlerError, match="on_tool_execution_completed raised an exception: .ValueError. BOOM"
+        HandlerError, match="on_tool_execution_completed raised an exception"
     ):
         await chain.execute_tool_calls()
     assert record.lines == ["st(c1)", "st(c2)", "pre(c1)", "ok(c1, parts[null])"]
