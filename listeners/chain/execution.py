@@ -214,11 +214,10 @@ class Batch:
     async def _take(self, ended: Sequence[_Place]) -> None:
         errors = [error for place in ended if place.task and (error := _error_of(place.task))]
         for error in errors:
-            if isinstance(error, ChainError):
-                self._telling.remember(error)
-            else:
+            if not isinstance(error, ChainError):
                 raise error
         if errors:
+            # The first that a handler raised, with the others as notes.
             self._telling.check()
             raise errors[0]
         for place in ended:
@@ -268,8 +267,9 @@ class Batch:
                 # Being cancelled again changes nothing: it is on its way out already, and nothing may stay behind.
                 tasks = {task for task in tasks if not task.done()}
         for place in places:
-            if place.task is not None and isinstance(error := _error_of(place.task), ChainError):
-                self._telling.remember(error)
+            if place.task is not None:
+                # Looked at, or asyncio would complain; what a handler raised is remembered where it was told.
+                _error_of(place.task)
 
     # --- Outcomes ---
 
