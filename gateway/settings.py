@@ -32,7 +32,7 @@ from gateway.setting_kinds import (
 )
 from listeners.contract.keys import DEFAULT_URL, namespace_of
 
-__all__ = ["Settings", "SettingsError", "setting_of", "settings_table"]
+__all__ = ["Settings", "SettingsError", "setting_of", "settings_markdown", "settings_table"]
 
 _LATER: Final = ("TOOLCAST_JWT_SECRET", "TOOLCAST_AUTH_URL")
 
@@ -67,7 +67,7 @@ class Settings:
         None,
         env="TOOLCAST_NAMESPACE",
         kind="text",
-        help="What the names of keys and channels begin with; without one: toolcast, or toolcast<database>.",
+        help="What names in Redis begin with; without one: toolcast, or toolcast2 for a URL that ends in /2.",
         read=read_optional,
     )
     embedded: bool = setting(
@@ -145,7 +145,7 @@ class Settings:
         256 * MIB,
         env="TOOLCAST_MEMORY",
         kind="size",
-        help="Frames of all runs kept in memory; the run read longest ago goes first.",
+        help="Frames of all runs kept in memory; the run opened longest ago gives first.",
         read=read_size,
         check=at_least(1 * MIB),
     )
@@ -274,3 +274,12 @@ def _row(item: Field[Any]) -> Setting:
 
 _TABLE: Final = tuple(_row(item) for item in fields(Settings))
 _BY_NAME: Final = {row.name: row for row in _TABLE}
+
+
+def settings_markdown() -> str:
+    """The table for the documentation, in Markdown."""
+    lines = ["| variable | flag | default | what |", "| --- | --- | --- | --- |"]
+    for row in _TABLE:
+        default = f"`{row.shown_default}`" if row.shown_default else ""
+        lines.append(f"| `{row.env}` | `{row.flag}` | {default} | {row.help} |")
+    return "\n".join(lines) + "\n"

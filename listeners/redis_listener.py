@@ -8,6 +8,7 @@ from typing import Any
 
 from listeners.chain.function import Function
 from listeners.chain.messages import ContentPart, ToolCall, ToolResult
+from listeners.contract.events import FailureReason
 from listeners.publishing.call import Call
 from listeners.publishing.composer import Composer
 from listeners.publishing.current import current_run
@@ -76,15 +77,15 @@ class RedisListener:
         """The model calls a tool, whose arguments may not have arrived yet."""
         composer = self._composer()
         if composer is not None:
-            told = composer.identify(
+            composer.identify(
                 call.name or function.name,
                 id=call.call_id,
                 index=call.index,
                 title=self._title(call, function),
+                arguments=call.arguments or None,
                 handle=_handle(chain, call.key or call.call_id),
                 key=call.key or None,
             )
-            told.arguments = call.arguments or None
 
     @harmless
     def on_tool_execution_started(self, chain: object, call: ToolCall, function: Function, /) -> None:
@@ -108,8 +109,8 @@ class RedisListener:
         """A tool has failed, was denied or rejected, or doesn't exist; ``error`` is what the model is told."""
         composer = self._composer()
         if composer is not None:
-            reason = (call.result.reason if call.result is not None else None) or "error"
-            data = composer.policy.failure(_text(error), reason)
+            text = _text(error)
+            data = composer.policy.failure(text, _reason(call, text))
             composer.publish("tool_execution_failed", self._told(composer, chain, call), data)
 
     @harmless
@@ -185,6 +186,13 @@ def _interrupt(composer: Composer, chain: object, held: Any) -> dict[str, Any]:
     call = composer.find(_handle(chain, held.tool_call_id), held.tool_call_id)
     key = call.key if call is not None else held.tool_call_id
     return {"key": key, "message": held.message, "data": dict(held.data)}
+
+
+def _reason(call: ToolCall, text: str) -> FailureReason:
+    if call.result is not None and call.result.reason is not None:
+        return call.result.reason
+    # A chain says the reason. Without one, the shape in which exceptions are told to models gives them away.
+    return "exception" if text.startswith("ERROR: (") else "error"
 
 
 def _text(content: str | Sequence[ContentPart]) -> str:

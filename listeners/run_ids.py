@@ -15,12 +15,16 @@ def new_run_id(user: str | None = None) -> str:
     Raises :class:`RunIdError` if ``user`` holds what a run id can't.
     """
     unguessable = secrets.token_urlsafe(12)
-    return check_run_id(f"{user}.{unguessable}" if user is not None else f"run_{unguessable}")
+    return check_run_id(f"run_{unguessable}") if user is None else check_owner(f"{user}.{unguessable}", user)
 
 
 def check_owner(run: str, user: str) -> str:
     """Return ``run`` if it is one of ``user``'s; raises :class:`RunIdError` otherwise, since a page chose it."""
     check_run_id(run)
+    if "." in user:
+        raise RunIdError(
+            run, f"user {user!r} holds a dot, and so could be taken for a part of another user's id"
+        )
     if not user or not run.startswith(f"{user}."):
         raise RunIdError(run, f"it is not one of {user!r}'s: it must begin with '{user}.'")
     return run

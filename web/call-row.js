@@ -15,8 +15,7 @@ const LINES = 12
  * A row and the panel it opens; `fill` is called when the panel is first needed and whenever it may be stale.
  */
 export class Disclosure {
-  /** @param {string} tag of the element that holds both */
-  constructor(tag) {
+  constructor() {
     const id = `tc-${++count}`
     this.icon = make('span', { class: 'at' })
     this.title = make('span', { class: 'title', part: 'title' })
@@ -28,9 +27,11 @@ export class Disclosure {
     swapIcon(this.chevron, 'chevron')
     this.button = make('button', { class: 'row', part: 'row', type: 'button', 'aria-expanded': 'false', 'aria-controls': id },
       this.icon, make('span', { class: 'text' }, this.title, this.detail, this.error, this.spoken), this.time, this.chevron)
-    this.inner = make('div', { class: 'inner' })
+    // Not laid out, yet found by a search in the page.
+    this.inner = make('div', { class: 'inner', hidden: 'until-found' })
+    this.inner.addEventListener('beforematch', () => this.toggle(true))
     this.panel = make('div', { class: 'panel', id }, this.inner)
-    this.element = make(tag, { class: 'call', part: 'call' }, this.button, this.panel)
+    this.element = make('li', { class: 'call', part: 'call' }, this.button, this.panel)
     this.button.addEventListener('click', () => this.toggle(!this.open))
   }
 
@@ -41,6 +42,7 @@ export class Disclosure {
   /** @param {boolean} open */
   toggle(open) {
     if (open) this.fill()
+    this.inner.hidden = /** @type {any} */ (open ? false : 'until-found')
     this.button.setAttribute('aria-expanded', String(open))
   }
 
@@ -50,9 +52,8 @@ export class Disclosure {
 /** A call as a row. */
 export class CallRow extends Disclosure {
   constructor() {
-    super('li')
-    /** @type {Call} */
-    this.call = {}
+    super()
+    this.call = /** @type {Call} */ ({})
     /** @type {Map<string, { text: string, node: HTMLElement }>} */
     this.sections = new Map()
     this.bar = this.meter = /** @type {HTMLElement | undefined} */ (undefined)
@@ -76,8 +77,9 @@ export class CallRow extends Disclosure {
     this.title.dataset.tone = shown.tone
     setText(this.detail, shown.detail ? ` · ${shown.detail}` : '')
     setText(this.error, shown.error ? ` — ${shown.error}` : '')
-    const spoken = [label(`state_${call.state}`), isOpen(call) || shown.elapsed === undefined ? '' : formatDuration(shown.elapsed)]
-    setText(this.spoken, `, ${spoken.filter(Boolean).join(', ')}`)
+    // What has not run says so in its detail.
+    const spoken = [shown.tone === 'done' ? '' : label(`state_${call.state}`), isOpen(call) || shown.elapsed === undefined ? '' : formatDuration(shown.elapsed)]
+    setText(this.spoken, ['', ...spoken.filter(Boolean)].join(', '))
     this.tick(now)
     this.#progress(call)
     // Only a question opens itself, and it folds when it is answered.
@@ -115,21 +117,21 @@ export class CallRow extends Disclosure {
   fill() {
     const { call } = this
     const question = call.state === 'interrupted'
-    const asked = call.interrupt ?? {}
-    const args = (question && asked.arguments) || call.arguments || parseSummary(call.arguments_summary) || call.arguments_summary
+    const asked = call.interrupt
+    const args = (question && asked?.arguments) || call.arguments || parseSummary(call.arguments_summary) || call.arguments_summary
     const result = call.result ?? call.result_summary
-    this.#section('message', question ? sentences(asked.message, label('waiting_for')) : undefined, sentence)
+    this.#section('message', question ? sentences(asked?.message, label('waiting_for')) : undefined, sentence)
     this.#section('arguments', args, question ? bare : labelled)
     this.#section('error', call.state === 'failed' || call.state === 'denied' ? call.error?.message : undefined, labelled)
     this.#section('result', result, labelled)
-    this.#section('tool', question ? undefined : [call.name, call.id ?? call.key].filter(Boolean).join(' · '), labelled)
+    this.#section('tool', question ? undefined : [call.name, call.id ?? call.key].filter(Boolean).join(' · '), raw)
     if (!this.well) {
       this.well = make('div', { class: 'well', part: 'well' })
       this.inner.append(this.well)
     }
     const message = this.sections.get('message')
     if (message) this.inner.prepend(message.node)
-    const wanted = ['arguments', 'error', 'result', 'tool'].flatMap((key) => this.sections.get(key)?.node ?? [])
+    const wanted = ['tool', 'arguments', 'error', 'result'].flatMap((key) => this.sections.get(key)?.node ?? [])
     if (wanted.some((node, i) => this.well?.children[i] !== node) || wanted.length !== this.well.childElementCount) {
       this.well.replaceChildren(...wanted)
     }
@@ -164,6 +166,9 @@ const bare = (_, value) => make('div', {}, ...values(value))
 
 /** @param {string} key @param {any} value */
 const labelled = (key, value) => make('div', { class: 'section' }, make('div', { class: 'label' }, label(key)), ...values(value))
+
+/** @param {string} _ @param {string} value */
+const raw = (_, value) => make('div', { class: 'raw' }, value)
 
 /** @param {unknown} value */
 const written = (value) => (typeof value === 'string' ? value : JSON.stringify(value, undefined, 2) ?? String(value))

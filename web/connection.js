@@ -113,7 +113,9 @@ export class Connection {
     this.#begun = true
     const signal = this.#life.signal
     const page = globalThis.document
-    page?.addEventListener('visibilitychange', () => page.visibilityState === 'visible' && this.wake(), { signal })
+    page?.addEventListener('visibilitychange', () => page.visibilityState === 'visible' && this.wake(), {
+      signal,
+    })
     globalThis.addEventListener?.('online', () => this.wake(), { signal })
     // Not before the caller has had a chance to add listeners.
     queueMicrotask(() => this.#follow())
@@ -305,7 +307,10 @@ export class Connection {
     const spread = Math.min(LONGEST_DELAY, base * 2 ** this.#failures)
     // The gateway has jittered its `retry` already; and it knows best how soon somebody will be there again.
     const calm = this.#failures === 1 && this.#retry !== undefined
-    const delay = Math.max(calm ? Math.min(this.#retry ?? 0, LONGEST_DELAY) : spread * (1 + random()) / 2, atLeast ?? 0)
+    const delay = Math.max(
+      calm ? Math.min(this.#retry ?? 0, LONGEST_DELAY) : (spread * (1 + random())) / 2,
+      atLeast ?? 0,
+    )
 
     this.retryAt = clock.now() + delay
     /** @type {any} */

@@ -7,8 +7,8 @@
 import { fill, formatDuration, formatNumber, label, toolLabel } from './labels.js'
 
 /**
- * @typedef {Record<string, any>} Call contract §5
- * @typedef {Record<string, any>} RunState contract §5
+ * @typedef {import('./fold.js').Call} Call
+ * @typedef {import('./fold.js').RunState} RunState
  *
  * @typedef {object} Shown
  * @property {string} icon
@@ -83,7 +83,8 @@ export function progressText({ progress: p }) {
 
 /** @param {Call} call @returns {number | undefined} 0 to 1 */
 export function fractionOf({ progress: p }) {
-  return p?.total > 0 && p.progress >= 0 ? Math.min(1, p.progress / p.total) : undefined
+  const { progress, total } = p ?? {}
+  return total && total > 0 && progress !== undefined && progress >= 0 ? Math.min(1, progress / total) : undefined
 }
 
 /** @param {string | undefined} text */

@@ -3,25 +3,19 @@
 
 import { icon } from './icons.js'
 
+/** Pixels from its end within which a reader counts as being there. */
+const NEAR = 40
+
 /**
  * @template {keyof HTMLElementTagNameMap} T
- * @overload
  * @param {T} tag
  * @param {Record<string, string>} [attributes]
  * @param {...(Node | string)} children
  * @returns {HTMLElementTagNameMap[T]}
  */
-/**
- * @overload
- * @param {string} tag
- * @param {Record<string, string>} [attributes]
- * @param {...(Node | string)} children
- * @returns {HTMLElement}
- */
-/** @param {string} tag @param {Record<string, string>} attributes @param {...(Node | string)} children */
-export function make(tag, attributes = {}, ...children) {
+export function make(tag, attributes, ...children) {
   const element = document.createElement(tag)
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value)
+  for (const [name, value] of Object.entries(attributes ?? {})) element.setAttribute(name, value)
   element.append(...children)
   return element
 }
@@ -41,6 +35,23 @@ export function swapIcon(slot, name) {
   if (slot.dataset.icon === name) return
   slot.dataset.icon = name
   slot.replaceChildren(icon(name))
+}
+
+/**
+ * Follow the end of what scrolls, as long as the reader is there: not whom has scrolled back. Asking the element
+ * at each change would have the page laid out each time.
+ *
+ * @param {HTMLElement} scroller
+ * @returns {() => void} to be called after something was added
+ */
+export function followEnd(scroller) {
+  let atEnd = true
+  scroller.addEventListener('scroll', () => {
+    atEnd = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR
+  }, { passive: true })
+  return () => {
+    if (atEnd) scroller.scrollTop = scroller.scrollHeight
+  }
 }
 
 /** Says things to assistive technology: changes politely, what needs a person at once. */

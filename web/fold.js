@@ -157,7 +157,11 @@ function withStep({ calls, calls_dropped: dropped = 0 }, given) {
   let at = calls.length - 1
   while (at >= 0 && calls[at].key !== key) at--
   if (at < 0) {
-    return appended(calls, dropped, stepped({ key, name: '', title: '', attempt: 1, state: 'identified' }, given))
+    return appended(
+      calls,
+      dropped,
+      stepped({ key, name: '', title: '', attempt: 1, state: 'identified' }, given),
+    )
   }
   const call = stepped(calls[at], given)
   if (call === calls[at]) return {}
@@ -172,7 +176,10 @@ function withStep({ calls, calls_dropped: dropped = 0 }, given) {
  * @returns {Changes} */
 function appended(calls, dropped, call) {
   if (calls.length < MAX_CALLS) return { calls: [...calls, call] }
-  const oldest = Math.max(0, calls.findIndex((other) => !isOpen(other)))
+  const oldest = Math.max(
+    0,
+    calls.findIndex((other) => !isOpen(other)),
+  )
   return { calls: [...calls.slice(0, oldest), ...calls.slice(oldest + 1), call], calls_dropped: dropped + 1 }
 }
 
@@ -184,7 +191,8 @@ function stepped(call, given) {
   const ref = /** @type {Record<string, any>} */ (event.call)
   const starts = event.type === 'tool_execution_started'
   // Who doesn't count attempts still starts a held call again.
-  const again = starts && (call.state === 'identified' || call.state === 'interrupted') && call.started_at !== undefined
+  const again =
+    starts && (call.state === 'identified' || call.state === 'interrupted') && call.started_at !== undefined
   const attempt = readAttempt(ref.attempt) ?? call.attempt + (again ? 1 : 0)
   const further = attempt > call.attempt
   if (attempt < call.attempt || !(isOpen(call) || (starts && further))) return call
@@ -271,7 +279,10 @@ const ended = ({ data, time }) => ({
 })
 
 /** @type {Step} */
-const interrupted = (_call, { data, position }) => ({ state: 'interrupted', interrupt: readQuestion(position, data) })
+const interrupted = (_call, { data, position }) => ({
+  state: 'interrupted',
+  interrupt: readQuestion(position, data),
+})
 
 /** @type {Step} */
 const decided = () => ({ state: 'identified', interrupt: undefined })
@@ -302,7 +313,10 @@ function runStarted(state, { event, data }) {
 }
 
 /** @type {Turn} */
-const runInterrupted = (_state, { data }) => ({ status: 'interrupted', interrupts: readInterrupts(data.interrupts) })
+const runInterrupted = (_state, { data }) => ({
+  status: 'interrupted',
+  interrupts: readInterrupts(data.interrupts),
+})
 
 /** @type {Turn} */
 const runResumed = () => ({ status: 'running', interrupts: undefined })
@@ -318,7 +332,7 @@ function runRestored(state, { data }) {
   // An end is an event of its own, behind this one.
   const interrupted = restored.status === 'interrupted'
   changes.status = interrupted ? 'interrupted' : 'running'
-  changes.interrupts = interrupted ? restored.interrupts ?? state.interrupts : undefined
+  changes.interrupts = interrupted ? (restored.interrupts ?? state.interrupts) : undefined
 
   const places = new Map(state.calls.map(({ key }, at) => [key, at]))
   const calls = state.calls.slice()
@@ -352,7 +366,8 @@ function used({ usage }, { data }) {
 /** @type {Turn} */
 function runEnded(state, { event, data, time }) {
   const changes = { ended_at: time, interrupts: undefined, calls: closed(state.calls, time) }
-  if (event.type === 'run_completed') return { ...changes, status: 'completed', result: data.result ?? undefined }
+  if (event.type === 'run_completed')
+    return { ...changes, status: 'completed', result: data.result ?? undefined }
   if (event.type === 'run_failed') return { ...changes, status: 'failed', error: readRunFailure(data) }
   return { ...changes, status: 'cancelled' }
 }
@@ -429,7 +444,8 @@ const text = (value) => (typeof value === 'string' ? value : undefined)
 const isNumber = (value) => typeof value === 'number' && Math.abs(value) <= LARGEST_INT
 
 /** @param {any} value */
-const readCount = (value) => (Number.isSafeInteger(value) && value >= 0 ? /** @type {number} */ (value) : undefined)
+const readCount = (value) =>
+  Number.isSafeInteger(value) && value >= 0 ? /** @type {number} */ (value) : undefined
 
 /** @param {any} value */
 const readAttempt = (value) => readCount(value) || undefined
@@ -457,10 +473,16 @@ function readUsage(value) {
 }
 
 /** @param {Record<string, any>} value */
-const readRunFailure = ({ code, message }) => ({ code: text(code) || 'unknown', message: text(message) ?? '' })
+const readRunFailure = ({ code, message }) => ({
+  code: text(code) || 'unknown',
+  message: text(message) ?? '',
+})
 
 /** @param {Record<string, any>} value */
-const readCallFailure = ({ message, reason }) => ({ message: text(message) ?? '', reason: text(reason) || 'error' })
+const readCallFailure = ({ message, reason }) => ({
+  message: text(message) ?? '',
+  reason: text(reason) || 'error',
+})
 
 /** @param {string} position
  * @param {Record<string, any>} value

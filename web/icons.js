@@ -10,7 +10,7 @@ const KNOCKED_OUT = { stroke: 'var(--_bg)', 'stroke-width': '1.6' }
 
 /** @type {Record<string, Drawing>} */
 const DRAWINGS = {
-  identified: [['circle', { cx: '8', cy: '8', r: '6.25', 'stroke-dasharray': '.01 2.795' }]],
+  identified: [['circle', { cx: '8', cy: '8', r: '6.25', 'stroke-dasharray': '.5 2.305' }]],
   running: [
     ['circle', { cx: '8', cy: '8', r: '6.25', opacity: '.25' }],
     ['path', { d: 'M8 1.75A6.25 6.25 0 0 1 14.25 8' }],

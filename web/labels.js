@@ -28,7 +28,6 @@ const ENGLISH = {
   failed: 'Failed',
   stopped: 'Stopped',
   more: '+{n}',
-  more_open: { one: 'and {n} more', other: 'and {n} more' },
   attempt: { one: '{n}st try', two: '{n}nd try', few: '{n}rd try', other: '{n}th try' },
   of: '{progress} of {total}',
   times: '{title} × {n}',
@@ -96,7 +95,9 @@ export function label(key, values = {}, type = 'cardinal') {
   let found = labels[key] ?? ENGLISH[key] ?? key
   if (typeof found !== 'string') {
     const n = Number(values.n)
-    found = found[n] ?? found[new Intl.PluralRules(locale, { type }).select(n)] ?? found.other
+    // What was left out stays English, and so do its plurals.
+    const rules = new Intl.PluralRules(found === ENGLISH[key] ? 'en' : locale, { type })
+    found = found[n] ?? found[rules.select(n)] ?? found.other
   }
   return fill(found, values) ?? found
 }

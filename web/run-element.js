@@ -32,8 +32,8 @@ export class RunElement extends Base {
   #frame
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #losing
-  /** @type {number | undefined} */
-  #stopped
+  /** Where the clocks stand still, if they shall: milliseconds since 1970. @type {number | undefined} */
+  frozen
   /** @type {RunStream | undefined} */
   stream
   /** Milliseconds this clock is ahead of the agent's, for who sets `state` instead of `run`. */
@@ -59,7 +59,11 @@ export class RunElement extends Base {
     const root = /** @type {ShadowRoot} */ (this.shadowRoot)
     if (!root.adoptedStyleSheets.length) adopt(root, css)
     this.#life = new AbortController()
-    whenConfigured(() => this.refresh(), this.#life.signal)
+    whenConfigured(() => {
+      // Drawn anew in the other words, without saying it all again.
+      this.joining = true
+      this.refresh()
+    }, this.#life.signal)
     this.#life.signal.addEventListener('abort', () => this.clock(false))
     this.#upgrade('state')
     this.#follow()
@@ -109,14 +113,10 @@ export class RunElement extends Base {
     this.refresh()
   }
 
-  /** Now, on the agent's clock; assigning a time stops it there. */
+  /** Now, in milliseconds since 1970 on the agent's clock. */
   get now() {
     const skew = this.stream?.skew ?? this.skew
-    return this.#stopped ?? Date.now() - (Math.abs(skew) < SKEW ? 0 : skew)
-  }
-
-  set now(/** @type {number | undefined} */ time) {
-    this.#stopped = time
+    return this.frozen ?? Date.now() - (Math.abs(skew) < SKEW ? 0 : skew)
   }
 
   /** Draw at the next frame. */

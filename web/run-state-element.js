@@ -11,7 +11,8 @@ import { RunElement } from './run-element.js'
 
 const RULES = `
 :host { display: block; line-height: 1.43; font-variant-numeric: tabular-nums; color: var(--_ink-2); text-align: start }
-ol { list-style: none; margin: 0; padding: 0; display: grid; gap: 2px }
+ol { list-style: none; margin: 0; padding: 0 }
+.call + .call { margin-block-start: 2px }
 .call { position: relative; min-inline-size: 0; border-radius: 8px; margin-inline-start: calc(24px * var(--depth, 0)); animation: tc-enter var(--_enter) }
 .joining .call { animation: none }
 .long .call { content-visibility: auto; contain-intrinsic-size: auto var(--_row) }
@@ -23,26 +24,29 @@ ol { list-style: none; margin: 0; padding: 0; display: grid; gap: 2px }
 .at, .turn { display: flex; flex: none }
 .text { display: flex; flex: 1; min-inline-size: 0; white-space: pre }
 .title, .detail, .error { flex: 0 1 auto; min-inline-size: 0; overflow: hidden; text-overflow: ellipsis }
-.title { flex-shrink: .6 }
+.detail, .error { flex: none; max-inline-size: 60% }
+.title, .time, .message, .value, dt { unicode-bidi: plaintext }
 .title[data-tone="ink"] { color: var(--_ink) }
 .title[data-tone="done"], .detail { color: var(--_ink-3) }
 [data-state="running"] > .row .title { font-weight: 500 }
 .error { color: var(--_bad) }
-.time { flex: none; min-inline-size: 6ch; text-align: end; font-size: .93em; color: var(--_ink-3) }
+.time { flex: none; min-inline-size: 6ch; margin-inline-start: -6px; text-align: end; font-size: .93em; color: var(--_ink-3) }
 .turn .icon { transition: transform var(--_open) }
 [aria-expanded="true"] > .turn .icon { transform: rotate(90deg) }
 :dir(rtl) .turn .icon { transform: scaleX(-1) }
 :dir(rtl) [aria-expanded="true"] > .turn .icon { transform: rotate(90deg) }
-.meter { position: absolute; inset-inline: 38px 38px; inset-block-start: calc(var(--_row) - 3px); block-size: 2px; border-radius: 1px; overflow: hidden; background: var(--_line); pointer-events: none }
+.meter { position: absolute; inset-inline: 38px 38px; inset-block-start: calc(var(--_row) - 3px); block-size: 2px; border-radius: 1px; overflow: hidden; background: var(--_track); pointer-events: none }
 .bar { display: block; block-size: 100%; background: var(--_accent); transform-origin: 0 0; transition: transform var(--_open) }
 :dir(rtl) .bar { transform-origin: 100% 0 }
 .stale .bar { background: var(--_ink-3) }
-.panel { display: grid; grid-template-rows: 0fr; visibility: hidden; transition: grid-template-rows var(--_open), visibility var(--_open) }
-[aria-expanded="true"] ~ .panel { grid-template-rows: 1fr; visibility: visible }
+.panel { display: grid; grid-template-rows: 0fr; transition: grid-template-rows var(--_open) }
+[aria-expanded="true"] ~ .panel { grid-template-rows: 1fr }
 .inner { min-block-size: 0; min-inline-size: 0; overflow: hidden; padding-inline: 38px 12px }
 .inner > :last-child { margin-block-end: 10px }
-.well { border-radius: 8px; background: var(--_sunken); padding: 12px; display: grid; gap: 12px; color: var(--_ink) }
+.well { position: relative; border-radius: 8px; background: var(--_sunken); padding: 12px; display: grid; gap: 12px; color: var(--_ink) }
 .well > * { min-inline-size: 0 }
+.raw { font: .857em/16px var(--_mono); color: var(--_ink-3); overflow: hidden; text-overflow: ellipsis; white-space: nowrap; text-align: end }
+.raw:not(:only-child) { position: absolute; inset-block-start: 12px; inset-inline-end: 12px; max-inline-size: 60% }
 .label { font-size: .857em; line-height: 16px; color: var(--_ink-3); margin-block-end: 4px }
 .value, dt { font: .893em/20px var(--_mono); white-space: pre-wrap; overflow-wrap: anywhere }
 .cut { max-block-size: 240px; overflow: hidden }
@@ -56,20 +60,25 @@ dt, dd { margin: 0; min-inline-size: 0 }
 [data-state="interrupted"] .row:hover { background: none }
 .group > .panel > .inner { padding-inline: 0 }
 .group > .panel > .inner > ol { margin-block: 2px 0; margin-inline-start: 24px }
-@media (forced-colors: active) { [data-state="interrupted"] { outline: 1px solid; outline-offset: -1px } .bar { forced-color-adjust: none } }
+@media (forced-colors: active) { [data-state="interrupted"] { outline: 1px solid; outline-offset: -1px } .meter { forced-color-adjust: none } }
 `
 
 /** Calls of one tool that had all finished when the page came to them, under one row. */
 class Group extends Disclosure {
   constructor() {
-    super('li')
+    super()
     this.element.classList.add('group')
     this.list = make('ol')
     this.inner.append(this.list)
   }
 
+  /** @type {Call[]} */
+  #calls = []
+
   /** @param {Call[]} calls */
   update(calls) {
+    if (calls.length === this.#calls.length && calls.every((call, i) => call === this.#calls[i])) return
+    this.#calls = calls
     const ms = calls.reduce((sum, call) => sum + (describeCall(call, 0).elapsed ?? 0), 0)
     swapIcon(this.icon, 'completed')
     this.title.dataset.tone = 'quiet'
@@ -88,32 +97,36 @@ export class RunStateElement extends RunElement {
   #groups = new Map()
   /** Key of a folded call → key of its group's first. @type {Map<string, string>} */
   #folded = new Map()
+  /** The calls as they were drawn. @type {Call[]} */
+  #drawn = []
   /** @type {string | undefined} */
-  #drawn
+  #run
 
   /** Draw states without saying them: for whoever moves through a run's past. */
   silent = false
 
   constructor() {
     super()
-    this.list = make('ol', { part: 'list', 'aria-label': label('calls') })
+    this.list = make('ol', { part: 'list' })
     this.body.append(this.list, make('slot', { name: 'expired', hidden: '' }))
   }
 
   render() {
     const { state } = this
     const calls = state?.calls ?? []
-    if (this.joining || this.#drawn !== state?.run) this.#begin(calls)
-    this.#drawn = state?.run
+    if (this.joining || this.#run !== state?.run) this.#begin(calls)
+    this.#run = state?.run
     const stale = this.phase === 'lost' || this.phase === 'dead'
     this.body.classList.toggle('stale', stale)
     this.body.classList.toggle('joining', this.joining)
     this.body.classList.toggle('long', calls.length > 60)
+    this.list.setAttribute('aria-label', label('calls'))
     this.list.setAttribute('aria-busy', String(calls.some(isOpen)))
     this.list.hidden = !calls.length
     const expired = this.body.querySelector('slot')
     if (expired) expired.hidden = !(state && isExpired(state))
-    this.#draw(calls)
+    if (!this.#retouch(calls)) this.#draw(calls)
+    this.#drawn = calls
     if (state) this.joining = false
     this.clock(!stale && calls.some(isOpen))
   }
@@ -143,6 +156,7 @@ export class RunStateElement extends RunElement {
     this.#groups.clear()
     this.#folded.clear()
     this.list.replaceChildren()
+    this.#drawn = []
     /** @type {Call[]} */
     let same = []
     for (const call of [...calls, undefined]) {
@@ -155,9 +169,35 @@ export class RunStateElement extends RunElement {
     }
   }
 
+  /**
+   * Draw what is different in a list of the same calls: most frames bring no more.
+   *
+   * @param {Call[]} calls
+   * @returns {boolean} false if it is another list
+   */
+  #retouch(calls) {
+    const before = this.#drawn
+    if (calls.length !== before.length || !calls.length) return false
+    const changed = calls.filter((call, i) => call !== before[i])
+    if (calls.some((call, i) => call.key !== before[i].key || call.parent !== before[i].parent)) return false
+    for (const call of changed) {
+      const row = this.#rows.get(call.key)
+      if (!row || this.#folded.has(call.key)) return false
+      this.#update(row, call, Number(row.element.dataset.depth ?? 0))
+    }
+    return true
+  }
+
+  /** @param {CallRow} row @param {Call} call @param {number} depth */
+  #update(row, call, depth) {
+    const before = row.call
+    if (before === call) return
+    row.update(call, this.now, depth)
+    if (!this.joining && before.state !== call.state) this.#announce(row, call)
+  }
+
   /** @param {Call[]} calls in order of appearance */
   #draw(calls) {
-    const { now } = this
     /** @type {Map<Element, Element[]>} */
     const wanted = new Map([[this.list, []]])
     /** @type {Map<string, Call[]>} */
@@ -174,10 +214,8 @@ export class RunStateElement extends RunElement {
       }
 
       let row = this.#rows.get(call.key)
-      const before = row?.call
       if (!row) this.#rows.set(call.key, (row = new CallRow()))
-      if (before !== call) row.update(call, now, depth)
-      if (!this.joining && before?.state !== call.state) this.#announce(row, call)
+      this.#update(row, call, depth)
       add(wanted, list, row.element)
     }
     for (const [first, group] of grouped) this.#groups.get(first)?.update(group)
@@ -234,7 +272,7 @@ export function nested(calls) {
   /** @type {Map<string, Call[]>} */
   const children = new Map()
   for (const call of calls) {
-    add(children, known.has(call.parent) ? call.parent : '', call)
+    add(children, call.parent !== undefined && known.has(call.parent) ? call.parent : '', call)
   }
   /** @param {string} key @param {number} depth @returns {{ call: Call, depth: number }[]} */
   const under = (key, depth) => (children.get(key) ?? []).flatMap((call) => [{ call, depth }, ...under(call.key, depth + 1)])

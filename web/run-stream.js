@@ -49,7 +49,9 @@ const SOURCE = Symbol('source')
  * @param {string} [prefix]             whose run it is: 'user-42'
  */
 export function newRunId(prefix) {
-  const bits = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0'))
+  const bits = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
+    byte.toString(16).padStart(2, '0'),
+  )
   const id = (prefix === undefined ? '' : `${prefix}.`) + bits.join('')
   if (!RUN_ID.test(id)) throw new TypeError(`prefix ${JSON.stringify(prefix)} makes no run id: ${ID_RULE}`)
   return id
@@ -73,7 +75,7 @@ export class RunStreamEvent extends Event {
   message
 
   /** @param {string} type
-   * @param {Partial<Pick<RunStreamEvent, 'event' | 'position' | 'state' | 'connection' | 'error' | 'reason' | 'message'>>} members */
+   * @param {Partial<RunStreamEvent>} members */
   constructor(type, members) {
     super(type)
     Object.assign(this, members)
@@ -281,7 +283,11 @@ export class RunStream extends EventTarget {
     try {
       response = await (given ?? fetch)(url, { method: 'POST', headers, credentials, body })
     } catch (cause) {
-      throw new RunStreamError('unreachable', `The run was not cancelled: nothing answers at ${this.#base}.`, { cause })
+      throw new RunStreamError(
+        'unreachable',
+        `The run was not cancelled: nothing answers at ${this.#base}.`,
+        { cause },
+      )
     }
     if (!response.ok) throw await refusal(response)
   }
@@ -304,7 +310,16 @@ export class RunStream extends EventTarget {
   }
 
   #connect() {
-    const { from = 'snapshot', token, headers, credentials, fetch: given, clock, random, state } = this.#options
+    const {
+      from = 'snapshot',
+      token,
+      headers,
+      credentials,
+      fetch: given,
+      clock,
+      random,
+      state,
+    } = this.#options
     const options = {
       src: this.#base,
       run: this.#run,
@@ -347,7 +362,7 @@ export class RunStream extends EventTarget {
   }
 
   /** @param {string} type
-   * @param {ConstructorParameters<typeof RunStreamEvent>[1]} members */
+   * @param {Partial<RunStreamEvent>} members */
   #dispatch(type, members) {
     this.dispatchEvent(new RunStreamEvent(type, members))
   }
@@ -417,7 +432,9 @@ function resolve(src) {
   try {
     return new URL(address, page).href.replace(/\/$/, '')
   } catch (cause) {
-    throw new TypeError(`src ${JSON.stringify(src)} is no address; outside of a page it must be absolute`, { cause })
+    throw new TypeError(`src ${JSON.stringify(src)} is no address; outside of a page it must be absolute`, {
+      cause,
+    })
   }
 }
 

@@ -17,6 +17,7 @@ const TOKENS = `
   --_sunken: var(--tc-sunken, light-dark(#F1F3F6, #0A0D11));
   --_select: var(--tc-select, light-dark(#EAEEF3, #1E2630));
   --_line: var(--tc-line, light-dark(#DDE1E7, #272E38));
+  --_track: var(--_line);
   --_edge: var(--tc-edge, light-dark(#838B98, #6D7785));
   --_ink: var(--tc-ink, light-dark(#12161C, #EDF0F3));
   --_ink-2: var(--tc-ink-2, light-dark(#464E5A, #B4BCC7));
@@ -39,7 +40,7 @@ const TOKENS = `
 @media (pointer: coarse) { :host, :root { --_row: 44px } }
 @media (forced-colors: active) {
   :host, :root {
-    --_bg: Canvas; --_surface: Canvas; --_sunken: Canvas; --_select: Canvas; --_line: CanvasText;
+    --_bg: Canvas; --_surface: Canvas; --_sunken: Canvas; --_select: Canvas; --_line: CanvasText; --_track: GrayText;
     --_edge: CanvasText; --_ink: CanvasText; --_ink-2: CanvasText; --_ink-3: CanvasText; --_accent: Highlight;
     --_accent-soft: Canvas; --_warn: CanvasText; --_warn-soft: Canvas; --_bad: CanvasText; --_bad-soft: Canvas;
   }
@@ -49,7 +50,7 @@ const TOKENS = `
 :host([theme="dark"]), :root[theme="dark"] { color-scheme: dark }
 
 *, ::before, ::after { box-sizing: border-box }
-[hidden] { display: none !important }
+[hidden]:not([hidden="until-found"]) { display: none !important }
 ::selection { background: var(--_accent-soft) }
 :focus-visible { outline: 2px solid var(--_accent); outline-offset: 2px }
 button { font: inherit; color: inherit; background: none; border: 0; margin: 0; padding: 0; text-align: start; cursor: pointer }

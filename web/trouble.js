@@ -94,8 +94,7 @@ export async function diagnose(src, fetch, signal) {
     return new RunStreamError('unreachable', `Gateway unreachable: nothing answers at ${src}.`, { cause })
   }
   if (!page || new URL(src).origin === page.origin) return undefined
-  const message =
-    `This origin isn't allowed by the gateway at ${src}: add \`${page.origin}\` to TOOLCAST_CORS_ORIGINS.`
+  const message = `This origin isn't allowed by the gateway at ${src}: add \`${page.origin}\` to TOOLCAST_CORS_ORIGINS.`
   return new RunStreamError('origin', message)
 }
 

@@ -81,14 +81,18 @@ class GatewayClient:
     """
 
     def __init__(self, url: str = DEFAULT_GATEWAY, *, wait: Callable[[float], None] = time.sleep) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            parts, host, port = urlsplit(""), None, None
+        if parts.scheme not in {"http", "https"} or not host:
             raise ValueError(f"{url!r} is not a gateway's URL: write one such as {DEFAULT_GATEWAY}")
 
         self.url = url.rstrip("/")
         self._secure = parts.scheme == "https"
-        self._host = parts.hostname
-        self._port = parts.port
+        self._host = host
+        self._port = port
         self._root = parts.path.rstrip("/")
         self._wait = wait
 

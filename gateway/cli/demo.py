@@ -89,6 +89,9 @@ def _play(settings: Settings, run: str, *, speed: float, once: bool, started: Ex
 
     port = settings.port if listening is None else listening.getsockname()[1]
     host = _reachable(settings.host)
+    if listening is not None:
+        # Lines that are printed work at once: who connects now is answered as soon as the gateway serves.
+        listening.listen()
     _introduce(host, port, run, redis=redis[-1], joined=listening is None)
     performance = Performance(GatewayClient(f"http://{host}:{port}"), run, speed=speed)
     if listening is not None:

@@ -20,9 +20,9 @@ from listeners.contract.position import Position
 
 __all__ = ["Performance"]
 
-_READY: Final = 10.0
+_READY: Final = 5.0
 """Seconds a gateway may take until it has reached Redis."""
-_SETTLE: Final = 5.0
+_SETTLE: Final = 3.0
 """Seconds a run's last events may take to arrive once its agent has gone."""
 _STOP: Final = 3.0
 """Seconds an agent that is told to stop has to publish that it was."""

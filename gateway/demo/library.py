@@ -97,7 +97,7 @@ class Library:
         files = _modules(self._inside(path))
         every = max(1, len(files) // _REPORTS)
         rows = []
-        for done, file in enumerate(self._pace.spread(files, 4.8), 1):
+        for done, file in enumerate(self._pace.spread(files, 5.4), 1):
             data = file.read_bytes()
             rows.append((self._name(file), len(data.splitlines()), len(data)))
             if done % every == 0 or done == len(files):

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
 from gateway.fanout.frames import Format
 from gateway.fanout.runlog import Chunk, RunLog, TypeFilter, encode_entries
 from gateway.fanout.wheel import Wheel
 
 __all__ = ["Hub", "Source", "Subscription", "Watch"]
+
+SHED_EVERY: Final = 2.0
+"""Seconds between two looks at the memory of all runs."""
 
 
 class Source(Protocol):
@@ -31,7 +34,7 @@ class Watch:
     """One watched run. ``log`` is its present epoch, ``None`` while Redis has none; ``loaded`` tells that Redis
     has been asked."""
 
-    __slots__ = ("_ready", "_release", "_waiting", "loaded", "log", "readers", "run")
+    __slots__ = ("_ready", "_release", "_telling", "_waiting", "loaded", "log", "readers", "run")
 
     def __init__(self, run: str, release: Callable[[Watch], None]) -> None:
         self.run = run
@@ -41,6 +44,7 @@ class Watch:
         self.readers = 0
         self._ready: asyncio.Event | None = None
         self._waiting: set[Subscription] = set()
+        self._telling = False
 
     def release(self, now: float) -> None:
         """Let the run go: nobody has read it for a while (a tick of the wheel)."""
@@ -62,16 +66,21 @@ class Watch:
         if self.loaded and self._ready is not None:
             self._ready.set()
             self._ready = None
-        if self._waiting:
-            waiting, self._waiting = self._waiting, set()
-            for subscription in waiting:
-                subscription.wake()
+        if self._waiting and not self._telling:
+            self._telling = True
+            # In the next turn of the loop, so that what came in at once goes out at once.
+            asyncio.get_running_loop().call_soon(self._tell)
+
+    def _tell(self) -> None:
+        self._telling = False
+        for subscription in tuple(self._waiting):
+            subscription.tell()
 
 
 class Subscription:
     """One reader: a position in a log plus a wake-up, never a queue."""
 
-    __slots__ = ("_waker", "closed", "format", "log", "seq", "types", "watch")
+    __slots__ = ("_pass_on", "_waker", "closed", "format", "log", "seq", "types", "watch")
 
     def __init__(self, watch: Watch, format: Format, types: TypeFilter | None) -> None:
         self.watch = watch
@@ -81,6 +90,7 @@ class Subscription:
         self.seq = 0
         self.closed = False
         self._waker: asyncio.Future[None] | None = None
+        self._pass_on: Callable[[], bool] | None = None
 
     def move(self, log: RunLog, seq: int) -> None:
         """Stand behind ``seq`` of ``log``."""
@@ -95,6 +105,12 @@ class Subscription:
     def idle(self) -> bool:
         """Whether the reader has everything its log holds."""
         return self.log is not None and self.seq >= self.log.head
+
+    @property
+    def follows(self) -> bool:
+        """Whether what comes next is held in memory, of the present epoch, and not the end."""
+        log = self.log
+        return log is not None and log is self.watch.log and not log.ended and log.holds(self.seq)
 
     @property
     def superseded(self) -> bool:
@@ -126,17 +142,26 @@ class Subscription:
         data, self.seq = chunk
         return data
 
-    async def wait(self) -> None:
-        """Return when something may have changed: an event, a hang-up, a tick of the wheel, a drain."""
+    async def wait(self, pass_on: Callable[[], bool] | None = None) -> None:
+        """Return when something may have changed: an event, a hang-up, a tick of the wheel, a drain.
+
+        When the run has brought something ``pass_on`` is asked first; if it returns true the wait goes on.
+        """
         if self.closed:
             return
         self._waker = asyncio.get_running_loop().create_future()
+        self._pass_on = pass_on
         self.watch._waiting.add(self)
         try:
             await self._waker
         finally:
-            self._waker = None
+            self._waker = self._pass_on = None
             self.watch._waiting.discard(self)
+
+    def tell(self) -> None:
+        """The run has brought something."""
+        if self._waker is not None and not self._waker.done() and not (self._pass_on and self._pass_on()):
+            self._waker.set_result(None)
 
     def wake(self) -> None:
         """End the present :meth:`wait`, if there is one."""
@@ -156,12 +181,16 @@ class Subscription:
 
 class Hub:
     """The watched runs of one gateway. ``linger`` is how many seconds a run stays watched without readers, so that
-    a reconnect finds its log in memory."""
+    a reconnect finds its log in memory; ``memory`` bounds the bytes of JSON that all runs keep together."""
 
-    def __init__(self, source: Source, wheel: Wheel, *, linger: float = 5.0) -> None:
+    def __init__(
+        self, source: Source, wheel: Wheel, *, linger: float = 5.0, memory: int = 256 * 1024 * 1024
+    ) -> None:
         self._source = source
         self._wheel = wheel
         self._linger = linger
+        self._memory = memory
+        # In the order in which they were last opened.
         self._watches: dict[str, Watch] = {}
         self._subscriptions: set[Subscription] = set()
         self._empty = asyncio.Event()
@@ -191,6 +220,8 @@ class Hub:
         if watch is None:
             watch = self._watches[run] = Watch(run, self._release)
             self._source.watch(watch)
+        else:
+            self._watches[run] = self._watches.pop(run)
         self._wheel.remove(watch.release)
         watch.readers += 1
         subscription = Subscription(watch, format, types)
@@ -206,6 +237,19 @@ class Hub:
         watch.readers -= 1
         if watch.readers == 0:
             self._wheel.add(self._linger, watch.release)
+
+    def shed(self, now: float) -> float:
+        """Keep to the bound of memory (a tick of the wheel): the run that was opened longest ago gives first.
+
+        Its readers go on from Redis, where they stand.
+        """
+        held = sum(watch.log.size for watch in self._watches.values() if watch.log is not None)
+        for watch in self._watches.values():
+            if held <= self._memory:
+                break
+            if watch.log is not None:
+                held -= watch.log.shed()
+        return SHED_EVERY
 
     def drain(self) -> None:
         """Ask every stream to end; new ones are refused by whoever sees ``draining``."""

@@ -6,6 +6,7 @@ Everybody who reads the run reads this one list; a reader is a number in it (no 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from gateway.fanout.frames import Format, frame
 from listeners.contract.events import TERMINAL_TYPES
@@ -15,6 +16,9 @@ from listeners.contract.position import Position
 __all__ = ["Chunk", "RunLog", "TypeFilter", "encode_entries"]
 
 TypeFilter = Callable[[str], bool]
+SHARED_CHUNKS: Final = 8
+"""Joined chunks kept for who stands at the same place; readers at many places must not multiply the log."""
+
 Chunk = tuple[bytes, int]
 """Bytes to write, and the ``seq`` a reader stands at once it has them (the bytes may be empty under a filter)."""
 
@@ -82,8 +86,16 @@ class RunLog:
         key = (after, format, limit)
         chunk = self._chunks.get(key)
         if chunk is None:
+            if len(self._chunks) >= SHARED_CHUNKS:
+                self._chunks.clear()
             chunk = self._chunks[key] = self._join(after, format, limit)
         return chunk
+
+    def shed(self) -> int:
+        """Keep the newest entry only; returns the bytes that were given up."""
+        before = self.size
+        self._drop(len(self._entries) - 1)
+        return before - self.size
 
     def _join(self, after: int, format: Format, limit: int) -> Chunk:
         frames = self._frames.get(format)
@@ -104,13 +116,18 @@ class RunLog:
 
     def _trim(self) -> None:
         # A quarter at a time: moving the list for every single entry would cost more than the entries do.
-        drop, goal = 0, self.memory * 3 // 4
-        while drop < len(self._entries) - 1 and self.size > goal:
-            self.size -= len(self._entries[drop].event)
+        drop, size = 0, self.size
+        while drop < len(self._entries) - 1 and size > self.memory * 3 // 4:
+            size -= len(self._entries[drop].event)
             drop += 1
-        del self._entries[:drop]
+        self._drop(drop)
+
+    def _drop(self, count: int) -> None:
+        self.size -= sum(len(entry.event) for entry in self._entries[:count])
+        del self._entries[:count]
         for frames in self._frames.values():
-            del frames[:drop]
+            del frames[:count]
+        self._chunks.clear()
 
 
 def encode_entries(

@@ -20,7 +20,9 @@ _SIGNS: Final = {
     "tool_interrupted": "?",
     "tool_decision": "!",
 }
+_ENDINGS: Final = frozenset({"tool_execution_completed", "tool_execution_failed"})
 _STATES: Final = {"identified": "◌", "running": "▶", "interrupted": "?", "completed": "✓"}
+_OPEN: Final = frozenset({"identified", "running", "interrupted"})
 # What an agent puts into a title must not steer a terminal: C0, C1, and the marks that turn the writing direction.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
 
@@ -40,7 +42,8 @@ def line(entry: Entry) -> str:
         text = f"{clock}  · {_clean(entry.type)}{_detail(event)}\n"
         return _heading(event.data.get("title"), event.time) + text if entry.type == "run_started" else text
     name = f"{_clean(event.call.name or event.call.key):<16}"
-    return f"{clock}  {_SIGNS.get(entry.type, '·')} {name}  {_clean(event.call.title)}{_detail(event)}\n"
+    title = _title(event.call.title, over=entry.type in _ENDINGS)
+    return f"{clock}  {_SIGNS.get(entry.type, '·')} {name}  {title}{_detail(event)}\n"
 
 
 def ending(state: RunState) -> str:
@@ -76,9 +79,10 @@ def _snapshot(event: Event) -> str:
         return f"· {reason}: {_clean(str(data.get('status', '')))}\n"
     lines = [_heading(data.get("title"), str(data.get("started_at") or event.time))]
     for call in data.get("calls") or ():
-        sign = _STATES.get(call.get("state"), "✗")
+        state = call.get("state")
         name = _clean(str(call.get("name") or call.get("key")))
-        lines.append(f"{'':13}  {sign} {name:<16}  {_clean(str(call.get('title', '')))}\n")
+        title = _title(str(call.get("title", "")), over=state not in _OPEN)
+        lines.append(f"{'':13}  {_STATES.get(state, '✗')} {name:<16}  {title}\n")
     return "".join(lines)
 
 
@@ -96,6 +100,11 @@ def _detail(event: Event) -> str:
     if isinstance(duration, int | float):
         parts.append(f"{duration / 1000:.1f} s")
     return "  " + " · ".join(parts) if parts else ""
+
+
+def _title(title: str, *, over: bool) -> str:
+    # Where a tool gave no title for its end, the one for its running stands, which isn't going on (contract §2).
+    return _clean(title.removesuffix("…").rstrip() if over else title)
 
 
 def _clean(text: str) -> str:

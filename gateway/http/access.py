@@ -10,7 +10,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import structlog
 from starlette.exceptions import HTTPException
@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from gateway.http.problems import Problem
-from gateway.http.provenance import why_not_local
+from gateway.http.provenance import is_loopback, why_not_local
 from gateway.settings import Settings
 
 __all__ = ["Access", "Action", "Authorize", "Grant"]
@@ -61,11 +61,23 @@ class Access:
 
         self._settings = settings
         self._authorize = authorize
+        self._claims_are_local = False
 
     @property
     def keyless(self) -> bool:
         """Whether nobody but the one-machine rule decides."""
         return self._authorize is None
+
+    def served_by(self, server: Any | None) -> None:
+        """Learn from uvicorn's ``Server`` whose X-Forwarded-For it puts in place of a peer's address.
+
+        By default this machine's alone, which Next and Vite need; of an unknown server the worst is assumed.
+        """
+        config = getattr(server, "config", None)
+        believed = getattr(config, "forwarded_allow_ips", "*")
+        peers = believed.split(",") if isinstance(believed, str) else list(believed)
+        believes_nobody = getattr(config, "proxy_headers", True) is False
+        self._claims_are_local = believes_nobody or all(is_loopback(peer.strip()) for peer in peers)
 
     def guard(self, scope: Scope) -> None:
         """Refuse what the one-machine rule refuses; for requests that ask for nothing of a run, ``/web/*`` too.
@@ -75,7 +87,7 @@ class Access:
         if self._authorize is not None or self._settings.insecure:
             return
 
-        seen = why_not_local(scope, self._settings.cors_origins)
+        seen = self._why_not_local(scope)
         if seen is not None:
             raise Problem(403, "Only for this machine", f"{_ONE_MACHINE} Seen: {seen}. {_TODAY}")
 
@@ -126,7 +138,7 @@ class Access:
         everybody where ``TOOLCAST_INSECURE`` shows everybody every run. Who may not gets a 404."""
         if self._settings.insecure and self.keyless:
             return True
-        if why_not_local(scope, self._settings.cors_origins) is None:
+        if self._why_not_local(scope) is None:
             return True
         return not self.keyless and await self._says_yes(scope, "admin", None)
 
@@ -141,6 +153,9 @@ class Access:
 
         answers = await asyncio.gather(*(self._says_yes(scope, "subscribe", run) for run in listed))
         return [run for run, yes in zip(listed, answers, strict=True) if yes]
+
+    def _why_not_local(self, scope: Scope) -> str | None:
+        return why_not_local(scope, self._settings.cors_origins, claims_are_local=self._claims_are_local)
 
     async def _says_yes(self, scope: Scope, action: Action, run: str | None) -> bool:
         try:

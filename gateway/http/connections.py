@@ -1,20 +1,21 @@
-"""The TCP connection under a stream: how to end it when its reader takes nothing.
+"""The TCP connection under a response: how to end it when its reader takes nothing, and how a server's stop is heard.
 
 ASGI can only finish a response. A body that must not look finished, and a reader that takes nothing, need
-``transport.abort()``: ``close()`` waits for the buffer for ever. uvicorn's server lists its connections; ours is
-found by the header list that a request shares with its connection.
+``transport.abort()``: ``close()`` waits for the buffer for ever. Without uvicorn there is no way to it, and streams
+end when their server ends them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
-__all__ = ["Connections", "DrainFirst"]
+__all__ = ["Connections", "DrainFirst", "is_servers_own"]
 
 
 class DrainFirst:
@@ -61,21 +62,35 @@ class DrainFirst:
 
 
 class Connections:
-    """The open connections of ``server``; without a server there is nothing to abort."""
+    """The open connections of a uvicorn ``server``; without one, of none."""
 
-    __slots__ = ("_server",)
+    __slots__ = ("_known", "_server")
 
     def __init__(self, server: Any | None = None) -> None:
         self._server = server
+        self._known: dict[int, Any] = {}
 
-    def abort(self, scope: Scope) -> bool:
-        """Cut the connection of the request with ``scope``; tells whether it was found."""
-        open_connections: Iterable[Any] = getattr(
-            getattr(self._server, "server_state", None), "connections", ()
-        )
+    def transport(self, scope: Scope, receive: Receive) -> asyncio.Transport | None:
+        """Return the transport under a request, ``None`` if it can't be found.
+
+        uvicorn's ``receive`` is a method of what holds it. Behind a middleware with a ``receive`` of its own the
+        header list leads to it, which a request shares with its connection.
+        """
+        held: asyncio.Transport | None = getattr(getattr(receive, "__self__", None), "transport", None)
+        if held is not None:
+            return held
         headers = scope["headers"]
-        for protocol in list(open_connections):
-            if getattr(protocol, "headers", None) is headers and protocol.transport is not None:
-                protocol.transport.abort()
-                return True
-        return False
+        protocol = self._known.get(id(headers))
+        if protocol is None or protocol.headers is not headers:
+            # Ten thousand streams that are cut at once must not each search ten thousand connections.
+            state = getattr(self._server, "server_state", None)
+            self._known = {
+                id(p.headers): p for p in getattr(state, "connections", ()) if hasattr(p, "headers")
+            }
+            protocol = self._known.get(id(headers))
+        return None if protocol is None else protocol.transport
+
+
+def is_servers_own(send: Send) -> bool:
+    """Tell whether ``send`` is uvicorn's: it may be called from anywhere, a middleware's may count on its task."""
+    return type(getattr(send, "__self__", None)).__module__.startswith("uvicorn.")

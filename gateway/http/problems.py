@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-__all__ = ["Header", "Problem"]
+__all__ = ["Header", "Problem", "check_read_only"]
 
 Header = tuple[bytes, bytes]
 
@@ -52,3 +52,9 @@ class Problem(Exception):
             }
         )
         await send({"type": "http.response.body", "body": b"" if scope.get("method") == "HEAD" else body})
+
+
+def check_read_only(scope: Scope) -> None:
+    """Let GET and HEAD pass; raises :class:`Problem` 405 for every other method."""
+    if scope["method"] not in {"GET", "HEAD"}:
+        raise Problem(405, "Method not allowed", "Use GET.", headers=[(b"allow", b"GET, HEAD")])

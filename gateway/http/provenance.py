@@ -12,7 +12,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-__all__ = ["is_loopback_origin", "is_public_code", "route_path", "why_not_local"]
+__all__ = ["is_loopback", "is_loopback_origin", "is_public_code", "route_path", "why_not_local"]
 
 _NAMELESS: Final = frozenset(
     {
@@ -51,6 +51,21 @@ def is_public_code(scope: MutableMapping[str, Any]) -> bool:
     return route_path(scope).startswith("/web/")
 
 
+def is_loopback(name: str) -> bool:
+    """Whether the host or address ``name`` is this machine."""
+    lowered = name.lower().removesuffix(".")
+    if lowered == "localhost" or lowered.endswith(".localhost"):
+        return True
+
+    try:
+        address = ip_address(lowered)
+    except ValueError:
+        return False
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped.is_loopback
+    return address.is_loopback
+
+
 def is_loopback_origin(value: str) -> bool:
     """Whether the URL or origin ``value`` is a page of this machine; ``null`` is not."""
     try:
@@ -58,35 +73,43 @@ def is_loopback_origin(value: str) -> bool:
         name = parts.hostname
     except ValueError:
         return False
-    return parts.scheme in {"http", "https"} and name is not None and _is_loopback(name)
+    return parts.scheme in {"http", "https"} and name is not None and is_loopback(name)
 
 
-def why_not_local(scope: MutableMapping[str, Any], pages: Collection[str] = ()) -> str | None:
+def why_not_local(
+    scope: MutableMapping[str, Any], pages: Collection[str] = (), *, claims_are_local: bool = False
+) -> str | None:
     """Return what shows that the request may not come from this machine, or ``None``.
 
-    ``pages``: further origins whose pages the operator listed. A peer without an IP address (a Unix socket, on
-    which a proxy listens more often than not, or a test client under a made-up name) can't be told to be local.
+    ``pages``: further origins whose pages the operator listed. ``claims_are_local``: the server believes a peer's
+    X-Forwarded-For only if that peer is this machine. A peer without an IP address (a Unix socket, on which a proxy
+    listens more often than not, or a test client under a made-up name) can't be told to be local.
     """
     headers: list[tuple[bytes, bytes]] = scope["headers"]
     if scope.get("http_version") == "1.0":
         return "HTTP/1.0, so a proxy"
 
     return (
-        _about_peer(scope, headers)
+        _about_peer(scope, headers, claims_are_local)
         or _about_proxies(headers)
         or _about_host(headers)
         or (None if is_public_code(scope) else _about_page(headers, pages))
     )
 
 
-def _about_peer(scope: MutableMapping[str, Any], headers: list[tuple[bytes, bytes]]) -> str | None:
+def _about_peer(
+    scope: MutableMapping[str, Any], headers: list[tuple[bytes, bytes]], claims_are_local: bool
+) -> str | None:
     client = scope.get("client")
     if not client:
         return "a peer without an address (a Unix socket?)"
 
     host, port = client[0], client[1]
-    if not _is_loopback(host):
+    if not is_loopback(host):
         return f"the peer {_shown(host)}"
+
+    if claims_are_local:
+        return None
 
     # uvicorn's --proxy-headers puts what X-Forwarded-For claims in place of the peer. With FORWARDED_ALLOW_IPS=*
     # a stranger can claim loopback, and nothing else in the scope shows it.
@@ -162,7 +185,7 @@ def _unquoted(value: str) -> str:
 
 def _names_loopback(value: str) -> bool:
     host, _ = _address_and_port(value)
-    return _is_loopback(host)
+    return is_loopback(host)
 
 
 def _address_and_port(value: str) -> tuple[str, int]:
@@ -171,20 +194,6 @@ def _address_and_port(value: str) -> tuple[str, int]:
     if match is None:
         return value, 0
     return match[1] or match[2], int(match[3] or 0)
-
-
-def _is_loopback(name: str) -> bool:
-    lowered = name.lower().removesuffix(".")
-    if lowered == "localhost" or lowered.endswith(".localhost"):
-        return True
-
-    try:
-        address = ip_address(lowered)
-    except ValueError:
-        return False
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped.is_loopback
-    return address.is_loopback
 
 
 def _shown(value: str) -> str:

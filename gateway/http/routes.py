@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.http.access import Access
 from gateway.http.asked import Asked
 from gateway.http.cors import Cors
-from gateway.http.problems import Header, Problem
+from gateway.http.problems import Header, Problem, check_read_only
 from gateway.http.runs import Runs
 from gateway.http.static import WebFiles
 from gateway.http.stream import EventStream, Streams
@@ -34,6 +34,7 @@ class Endpoint:
         """Answer one request; a HEAD gets the headers alone."""
         headers = self._cors.headers(scope)
         try:
+            check_read_only(scope)
             status, own, body = await self._answer(scope)
         except Problem as problem:
             return await problem.with_headers(headers)(scope, receive, send)
@@ -62,6 +63,7 @@ class EventsEndpoint:
         """Serve one reader."""
         headers = self._cors.headers(scope)
         try:
+            check_read_only(scope)
             asked = Asked.read(scope, wait=self._streams.settings.wait)
             await self._access.check(scope, "subscribe", asked.run)
             await EventStream(self._streams, asked, scope, receive, send).run(headers)
@@ -87,9 +89,9 @@ def page_routes(files: WebFiles) -> list[BaseRoute]:
 def run_routes(streams: Streams, runs: Runs, access: Access, cors: Cors) -> list[BaseRoute]:
     """Return the routes about runs."""
     return [
-        Route("/runs", Endpoint(runs.latest, cors), methods=["GET"]),
-        Route("/runs/{run}", Endpoint(runs.one, cors), methods=["GET"]),
-        Route("/runs/{run}/events", EventsEndpoint(streams, access, cors), methods=["GET"]),
+        Route("/runs", Endpoint(runs.latest, cors)),
+        Route("/runs/{run}", Endpoint(runs.one, cors)),
+        Route("/runs/{run}/events", EventsEndpoint(streams, access, cors)),
     ]
 
 
@@ -113,8 +115,8 @@ def health_routes(streams: Streams, cors: Cors) -> list[BaseRoute]:
         return (200 if usable else 503), _FRESH, msgspec.json.encode(answer)
 
     return [
-        Route("/healthz", Endpoint(alive, cors), methods=["GET"]),
-        Route("/readyz", Endpoint(ready, cors), methods=["GET"]),
+        Route("/healthz", Endpoint(alive, cors)),
+        Route("/readyz", Endpoint(ready, cors)),
     ]
 
 

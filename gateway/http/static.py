@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.http.access import Access
 from gateway.http.cors import PUBLIC_HEADERS
-from gateway.http.problems import Header, Problem
+from gateway.http.problems import Header, Problem, check_read_only
 from gateway.http.provenance import route_path
 
 __all__ = ["WebFiles", "find_web"]
@@ -106,9 +106,7 @@ class WebFiles:
             return None
 
     async def _answer(self, path: Path, *headers: Header, scope: Scope, send: Send) -> None:
-        if scope["method"] not in {"GET", "HEAD"}:
-            raise Problem(405, "Method not allowed", "Use GET.", headers=[(b"allow", b"GET, HEAD")])
-
+        check_read_only(scope)
         # Off the loop: a slow disk must not hold up anybody's stream.
         file = await asyncio.to_thread(self._load, path)
         unchanged = _names(scope, file.etag)

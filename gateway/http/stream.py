@@ -1,21 +1,22 @@
 """One reader: ``GET /runs/{run}/events`` as a bare ASGI callable.
 
 One coroutine writes, one small task notices the hang-up, and the wheel does all timing. The order of things is
-contract §4: headers and ``:ok`` at once, then history, then what comes, then the end or an abort.
+contract §4: headers and ``:ok`` at once, then history, then what comes, then the end or an abort. While the reader
+keeps up the coroutine sleeps: whoever brings an event writes it, since waking a coroutine costs as much as a write.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import structlog
 from redis.exceptions import RedisError
 from starlette.types import Receive, Scope, Send
 
-from gateway.fanout.frames import CONTENT_TYPES, HEARTBEATS, comment, frame, preamble
+from gateway.fanout.frames import CONTENT_TYPES, HEARTBEATS, Format, comment, frame, preamble
 from gateway.fanout.hub import Hub
 from gateway.fanout.relay import Relay
 from gateway.fanout.runlog import encode_entries
@@ -25,6 +26,7 @@ from gateway.fanout.wheel import Wheel
 from gateway.http.asked import Asked
 from gateway.http.connections import Connections
 from gateway.http.problems import Header, Problem
+from gateway.http.wire import Wire
 from gateway.settings import Settings
 from listeners.contract.events import Event, encode, format_time
 from listeners.contract.fold import SnapshotReason
@@ -70,33 +72,27 @@ class EventStream:
     """The stream of one reader, from its first byte to its last."""
 
     __slots__ = (
-        "_aborted",
         "_absent_at",
         "_asked",
         "_events_sent",
+        "_method",
         "_receive",
         "_rest",
-        "_scope",
-        "_send",
         "_shared",
         "_subscription",
-        "_writing_since",
-        "_wrote_at",
+        "_wire",
     )
 
     def __init__(self, shared: Streams, asked: Asked, scope: Scope, receive: Receive, send: Send) -> None:
         self._shared = shared
         self._asked = asked
-        self._scope = scope
+        self._method: str = scope["method"]
         self._receive = receive
-        self._send = send
+        self._wire = Wire(scope, receive, send, shared.connections, clock=shared.wheel.now)
         self._subscription = shared.hub.attach(asked.run, asked.format, asked.types)
-        self._wrote_at = shared.wheel.now()
-        self._writing_since: float | None = None
         self._absent_at: float | None = None
-        self._aborted = False
         self._events_sent = False
-        self._rest: list[Entry] = []
+        self._rest: Sequence[Entry] = ()
 
     async def run(self, headers: Iterable[Header]) -> None:
         """Serve the reader; raises :class:`Problem` for what must be answered before the stream begins."""
@@ -108,17 +104,15 @@ class EventStream:
                     503, "Stopping", "This gateway is stopping; try again.", headers=[(b"retry-after", b"1")]
                 )
             if await self._nothing_left():
-                await self._send({"type": "http.response.start", "status": 204, "headers": list(headers)})
-                await self._send({"type": "http.response.body", "body": b""})
-                return
-            await self._open(headers)
-            if self._scope["method"] == "HEAD":
-                await self._send({"type": "http.response.body", "body": b""})
-                return
+                await self._wire.open(204, headers)
+                return await self._wire.finish()
+            await self._wire.open(200, [*_headers(self._asked.format), *headers])
+            if self._method == "HEAD":
+                return await self._wire.finish()
             # Held only while it runs: the reader ends when it does, and ends it.
             hang_up = asyncio.create_task(self._watch_hang_up(), name="hang-up")
             shared.wheel.add(self._interval, self._tick)
-            await self._write(preamble(self._asked.format, retry=_jittered(2000)))
+            await self._wire.write(preamble(self._asked.format, retry=_jittered(2000)))
             await self._serve()
         finally:
             subscription.closed = True
@@ -126,7 +120,7 @@ class EventStream:
             shared.hub.detach(subscription)
             shared.wheel.remove(self._tick)
             if hang_up is not None:
-                if self._aborted:
+                if self._wire.cut:
                     # The server hears of the cut connection in a later turn of the loop, and would complain about an
                     # unfinished response if this returned before.
                     await asyncio.wait({hang_up}, timeout=0.5)
@@ -168,39 +162,28 @@ class EventStream:
             return False
         return watch.log.ended and asked.after == watch.log.position
 
-    async def _open(self, headers: Iterable[Header]) -> None:
-        await self._send(
-            {
-                "type": "http.response.start",
-                "status": 200,
-                "headers": [
-                    (b"content-type", CONTENT_TYPES[self._asked.format].encode()),
-                    (b"cache-control", b"no-store, no-transform"),
-                    (b"x-accel-buffering", b"no"),
-                    (b"x-content-type-options", b"nosniff"),
-                    *headers,
-                ],
-            }
-        )
-
     # -- the stream ---------------------------------------------------------------------------------------------
 
     async def _serve(self) -> None:
         subscription = self._subscription
         limit = self._shared.settings.write
-        while not subscription.closed:
+        while not (subscription.closed or self._wire.gone):
             if self._shared.hub.draining:
                 return await self._farewell()
             if subscription.log is None:
                 if await self._begin():
                     return
                 continue
-            data = await self._page() if subscription.behind else subscription.take(limit)
+            if subscription.behind:
+                data = await self._page()
+            else:
+                self._rest = ()  # what memory holds too would be out of place the next time
+                data = subscription.take(limit)
             if subscription.ended:
                 return await self._finish(data)
             if data:
                 self._events_sent = True
-                await self._write(data)
+                await self._wire.write(data)
             elif subscription.superseded or subscription.overtaken:
                 await self._snapshot("restarted")
             elif subscription.idle:
@@ -254,7 +237,7 @@ class EventStream:
                 time=format_time(self._shared.clock()),
                 data={**data, "calls": []},
             )
-            await self._last(frame(Entry(ABSENT, "snapshot", encode(event)), self._asked.format))
+            await self._wire.finish(frame(Entry(ABSENT, "snapshot", encode(event)), self._asked.format))
             return True
         await self._silence()
         return False
@@ -283,7 +266,7 @@ class EventStream:
         except (RedisError, OSError):
             return await self._pause()
         subscription.move(run_log, seq)
-        await self._write(frame(entry, self._asked.format))
+        await self._wire.write(frame(entry, self._asked.format))
 
     async def _page(self) -> bytes:
         """Read on for a reader whose place has left memory; empty after a snapshot or while Redis is away."""
@@ -299,7 +282,7 @@ class EventStream:
                 await self._pause()
                 return b""
         if not self._rest or self._rest[0].position.seq != subscription.seq + 1:
-            self._rest = []
+            self._rest = ()
             if run_log is not subscription.watch.log:
                 await self._snapshot("restarted")
             else:
@@ -318,15 +301,28 @@ class EventStream:
         await self._silence()
 
     async def _silence(self) -> None:
-        await self._subscription.wait()
+        await self._subscription.wait(self._pass_on if self._wire.steps else None)
+        await self._wire.settle()
         await self._beat()
 
+    def _pass_on(self) -> bool:
+        """Write what has come while this coroutine sleeps; tells whether it may sleep on."""
+        subscription = self._subscription
+        if not subscription.follows:
+            return False
+        data = subscription.take(self._shared.settings.write)
+        if data:
+            self._events_sent = True
+            if not self._wire.try_write(data):
+                return False
+        return subscription.idle
+
     async def _beat(self) -> None:
-        if self._shared.wheel.now() - self._wrote_at >= self._shared.settings.heartbeat:
-            beat = HEARTBEATS[self._asked.format]
-            self._wrote_at = self._shared.wheel.now()
-            if beat and not self._subscription.closed:
-                await self._write(beat)
+        now = self._shared.wheel.now()
+        if now - self._wire.wrote_at >= self._shared.settings.heartbeat and not self._subscription.closed:
+            self._wire.wrote_at = now
+            if beat := HEARTBEATS[self._asked.format]:
+                await self._wire.write(beat)
 
     # -- the end ------------------------------------------------------------------------------------------------
 
@@ -340,11 +336,7 @@ class EventStream:
                 data += ending(state).encode()
             except (RedisError, OSError):
                 data += b"(ended)\n"
-        await self._last(data)
-
-    async def _last(self, data: bytes) -> None:
-        self._writing_since = self._shared.wheel.now()
-        await self._send({"type": "http.response.body", "body": data, "more_body": False})
+        await self._wire.finish(data)
 
     async def _farewell(self) -> None:
         """The gateway stops: let the reader take its last bytes, then cut, so that it knows that this isn't the end."""
@@ -354,15 +346,12 @@ class EventStream:
         spread = random.uniform(0.2, 1.0) * drain
         try:
             async with asyncio.timeout(spread):
-                await self._write(data)
+                await self._wire.write(data)
                 while not self._subscription.closed:
                     await self._subscription.wait()
         except TimeoutError:
             pass
-        self._abort()
-
-    def _abort(self) -> None:
-        self._aborted = self._shared.connections.abort(self._scope)
+        self._wire.abort()
         self._subscription.close()
 
     async def _watch_hang_up(self) -> None:
@@ -370,42 +359,43 @@ class EventStream:
             pass
         self._subscription.close()
 
-    # -- bytes and time -----------------------------------------------------------------------------------------
-
-    async def _write(self, data: bytes) -> None:
-        self._writing_since = self._wrote_at = self._shared.wheel.now()
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
-        self._writing_since = None
+    # -- time --------------------------------------------------------------------------------------------------
 
     async def _say(self, text: str) -> None:
         if said := comment(text, self._asked.format):
-            await self._write(said)
+            await self._wire.write(said)
 
     @property
     def _interval(self) -> float:
         return min(self._shared.settings.heartbeat, self._shared.settings.write_timeout)
 
     def _tick(self, now: float) -> float | None:
-        """Called by the wheel: wakes a silent reader for its heartbeat, drops one that takes nothing."""
-        if self._subscription.closed:
+        """Called by the wheel: wakes a silent reader for its heartbeat, lets one go that is gone or takes nothing."""
+        wire, subscription, settings = self._wire, self._subscription, self._shared.settings
+        if wire.gone:
+            subscription.close()
             return None
-        settings = self._shared.settings
-        if self._writing_since is not None and now - self._writing_since >= settings.write_timeout:
+        if wire.writing_since is not None and now - wire.writing_since >= settings.write_timeout:
             self._shared.dropped += 1
             log.info("reader takes nothing; dropped", run=self._asked.run)
-            self._abort()
+            wire.abort()
+            subscription.close()
             return None
-        deadline = now + self._interval
+        due = [now + self._interval, wire.wrote_at + settings.heartbeat]
         if self._absent_at is not None:
-            deadline = min(deadline, self._absent_at + self._asked.wait)
-            if now >= self._absent_at + self._asked.wait:
-                self._subscription.wake()
-        due = self._wrote_at + settings.heartbeat
-        if self._subscription.waiting and now >= due:
-            self._subscription.wake()
-        elif now < due:
-            deadline = min(deadline, due)
-        return max(deadline - now, 0)
+            due.append(self._absent_at + self._asked.wait)
+        if subscription.waiting and any(now >= when for when in due):
+            subscription.wake()
+        return max(min(when for when in due if when > now) - now, 0)
+
+
+def _headers(format: Format) -> list[Header]:
+    return [
+        (b"content-type", CONTENT_TYPES[format].encode()),
+        (b"cache-control", b"no-store, no-transform"),
+        (b"x-accel-buffering", b"no"),
+        (b"x-content-type-options", b"nosniff"),
+    ]
 
 
 def _jittered(milliseconds: int) -> int:

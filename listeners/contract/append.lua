@@ -83,6 +83,7 @@ local function put(name, value)
   set[#set + 1] = value
 end
 local first_seq, accepted = seq + 1, 0
+local identified, begun
 for i = 1, count do
   local kind, event = ARGV[HEAD + 2 * i - 1], ARGV[HEAD + 2 * i]
   if not ENDED[status] then
@@ -97,7 +98,9 @@ for i = 1, count do
       if kind == 'run_started' then
         owner, started = writer, text(millis)
         put('started', started)
-        local data = cjson.decode(event).data
+        -- An event that cjson can't read must not stop the script half-way: an entry without its meta blocks the run.
+        local read, envelope = pcall(cjson.decode, event)
+        local data = read and type(envelope) == 'table' and envelope.data
         if type(data) == 'table' and type(data.title) == 'string' then put('title', data.title) end
       elseif kind == 'run_resumed' then
         owner = writer
@@ -105,8 +108,9 @@ for i = 1, count do
         put('ended', text(millis))
       end
     elseif kind == 'tool_call_identified' then
-      -- The number of calls is a hint for lists of runs; the fold knows exactly.
-      redis.call('HINCRBY', meta, 'calls', 1)
+      identified = redis.call('HINCRBY', meta, 'identified', 1)
+    elseif kind == 'tool_execution_started' and string.find(event, '"attempt":1[,}]') then
+      begun = redis.call('HINCRBY', meta, 'begun', 1)
     end
   end
 end
@@ -120,6 +124,13 @@ if entries > 2 * max_entries or bytes > 2 * max_bytes then
   bytes = math.floor(bytes * most / entries)
 end
 
+if identified or begun then
+  -- A call may begin unidentified, or be identified and never begin. The larger number is a hint for lists of runs;
+  -- the fold knows exactly.
+  identified = identified or tonumber(redis.call('HGET', meta, 'identified')) or 0
+  begun = begun or tonumber(redis.call('HGET', meta, 'begun')) or 0
+  put('calls', text(math.max(identified, begun)))
+end
 put('epoch', text(epoch))
 put('seq', text(seq))
 put('bytes', text(bytes))

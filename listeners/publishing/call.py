@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from contextvars import Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -12,7 +13,6 @@ from msgspec import json
 
 from listeners.contract.events import CallRef
 from listeners.publishing.current import current_call
-from listeners.publishing.plain import plain
 from listeners.publishing.titles import Phase, Title
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ class Call:
         self.stage: Stage = "new"
         # Handed out to be started, so that nobody else takes it up.
         self.taken = False
+        # By what the book finds it again.
+        self.handles: tuple[Hashable, ...] = ()
         # Opened by hand, and no wrapped tool has run as its body yet.
         self.unclaimed = False
         self._started: float | None = None
@@ -79,7 +81,7 @@ class Call:
         chunk: str | None = None,
     ) -> None:
         """Publish how far the tool is: ``progress`` of ``total``, a ``message`` for people, a ``chunk`` of output."""
-        data = {"progress": progress, "total": total, "message": message, "chunk": chunk}
+        data = {"progress": _number(progress), "total": _number(total), "message": message, "chunk": chunk}
         self.composer.publish("tool_progress", self, data)
 
     def start(self) -> None:
@@ -105,8 +107,9 @@ class Call:
 
     def chunk(self, item: object) -> None:
         """Publish what a generator tool has yielded, as a text or as its JSON."""
-        text = item if isinstance(item, str) else json.encode(plain(item)[0]).decode()
-        self.progress(chunk=text)
+        piece = self.composer.policy.piece(self.name, item)
+        if piece is not None or item is None:
+            self.progress(chunk=piece if isinstance(piece, str) else json.encode(piece).decode())
 
     def claim(self, name: str, title: Title | None) -> bool:
         """Tell whether a tool called ``name`` that begins now is this call's body, which only one can be; ``title``
@@ -178,10 +181,6 @@ class Call:
             self.taken = False
         return True
 
-    def release(self) -> None:
-        """Let go of the values of a call that has ended."""
-        self.arguments = self.result = None
-
     @property
     def duration_ms(self) -> int | None:
         """Milliseconds since the call was started, by a clock that is never set."""
@@ -198,3 +197,14 @@ class Call:
             index=self.index,
             attempt=self.attempt or None,
         )
+
+
+def _number(value: object) -> int | float | None:
+    """Return ``value`` as a number that JSON has, whatever counts (numpy's, a Decimal), else ``None``."""
+    if value is None or isinstance(value, int):
+        return value
+    try:
+        number = float(value)  # type: ignore[arg-type]  # whatever it is, it is asked
+    except Exception:
+        return None
+    return number if math.isfinite(number) else None

@@ -61,6 +61,7 @@ class CallBook:
     def add(self, call: Call, *handles: Hashable) -> None:
         """Remember a new call, also under ``handles``, of which the latest call has each."""
         self._open[call.key] = call
+        call.handles = handles
         for handle in handles:
             self._latest[handle] = call
             self._latest.move_to_end(handle)
@@ -82,6 +83,14 @@ class CallBook:
         """Note whether a call is open after its latest step."""
         if call.stage == "ended":
             self._open.pop(call.key, None)
-            call.release()
+            self._let_go(call)
         else:
             self._open[call.key] = call
+
+    def _let_go(self, call: Call) -> None:
+        """Keep no values of a call that has ended: its arguments, and itself if it holds a result."""
+        call.arguments = None
+        if call.result is not None:
+            for handle in call.handles:
+                if self._latest.get(handle) is call:
+                    del self._latest[handle]

@@ -7,6 +7,8 @@ import time
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+from msgspec import json
+
 from listeners.contract.events import TERMINAL_TYPES, Event, encode, format_time
 from listeners.contract.fold import fold
 from listeners.contract.position import Position
@@ -16,6 +18,7 @@ from listeners.publishing.callbook import CallBook, usable_id
 from listeners.publishing.capping import capped
 from listeners.publishing.current import current_call
 from listeners.publishing.hints import hint_at_results
+from listeners.publishing.plain import plain
 from listeners.publishing.policy import PublicationPolicy
 from listeners.publishing.sink import Sink
 from listeners.publishing.titles import Title, title_of
@@ -64,13 +67,14 @@ class Composer:
         id: str | None,
         index: int | None,
         title: Title | None,
+        arguments: Mapping[str, Any] | None = None,
         handle: Hashable = None,
         key: str | None = None,
     ) -> Call:
         """Publish that the model calls the tool ``name``; the same open call again is told only under a new name.
 
-        ``handle`` is the caller's own name for the call, by which alone it is known again; ``key`` is given to it if
-        it is free.
+        ``arguments`` are ``None`` while they haven't arrived. ``handle`` is the caller's own name for the call, by
+        which alone it is known again; ``key`` is given to it if it is free.
         """
         parent = self._parent()
         with self.sink.lock:
@@ -81,6 +85,7 @@ class Composer:
             again = again and call.name == name
             call.name = name
             call.title = title or call.title
+            call.arguments = arguments or call.arguments
         if not again:
             self.publish("tool_call_identified", call)
         return call
@@ -141,12 +146,6 @@ class Composer:
                     call.cancel("the call was not run")
 
     @property
-    def held(self) -> list[Call]:
-        """The calls that wait for a person."""
-        with self.sink.lock:
-            return [call for call in self._calls.open if call.stage == "interrupted"]
-
-    @property
     def nested(self) -> bool:
         """Whether this runs inside a call of the run, as a nested agent does."""
         return self._parent() is not None
@@ -194,8 +193,10 @@ class Composer:
         phase = call.phase_after(type) if call else None
         if call is None or phase is None:
             return ""
-        known = None if call.arguments is None else self.policy.title_arguments(call.arguments)
-        return title_of(call.title, call.name, known, phase)
+        known: Mapping[str, Any] | None = None
+        if call.title is not None and isinstance(call.arguments, Mapping):
+            known = self.policy.title_arguments(call.arguments)
+        return title_of(call.title, call.name, known, phase, self.policy.redaction)
 
     def _step(self, call: Call, type: str, title: str) -> bool:
         if not call.step(type):
@@ -223,7 +224,7 @@ class Composer:
             parent=call.parent if call else None,
             data=data,
         )
-        event, encoded = capped(event, encode(event))
+        event, encoded = capped(event, _encoded(event))
         self._fold(event)
         tells_only_progress = call is not None and type == "tool_progress" and "chunk" not in data
         self.sink.put(type, encoded, progress_of=call.key if call and tells_only_progress else None)
@@ -234,3 +235,11 @@ class Composer:
             epoch, seq = epoch + 1, 0
         self._position = Position(epoch, seq + 1)
         self._state = fold(self._state, self._position, event)
+
+
+def _encoded(event: Event) -> bytes:
+    try:
+        return encode(event)
+    except UnicodeEncodeError:
+        # Half a character in a name, an id or a title: what is in `data` was looked after.
+        return json.encode(plain(event)[0])

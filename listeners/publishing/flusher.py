@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import logging
 import queue
 import random
@@ -19,10 +20,14 @@ from listeners.contract.log import Batch, Limits, append_script, index_commands,
 from listeners.publishing.server import Server
 from listeners.publishing.writer import Writer
 
-__all__ = ["Flusher"]
+__all__ = ["Flusher", "pause_after"]
 
 LONGEST_PAUSE: Final = 2.0
 """Seconds between two attempts to reach Redis at most: a third of a lease must not pass unused (contract §3)."""
+MOST_LEFT: Final = 1_000
+"""Runs whose publishers have stopped waiting, but whose events are kept while Redis is away."""
+MOST_LEFT_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of JSON that all of these hold together."""
 _FIRST_PAUSE: Final = 0.05
 _ROUND_RUNS: Final = 64
 _ROUND_BYTES: Final = 4 * 1024 * 1024
@@ -37,6 +42,12 @@ _PASSING: Final = (
 _log = logging.getLogger("listeners")
 
 
+def pause_after(failures: int) -> float:
+    """Return the seconds to wait after so many attempts that failed (1, 2, 3 …): growing, jittered, bounded."""
+    longest: float = min(LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures, 10))
+    return longest * random.uniform(0.5, 1)
+
+
 class Flusher:
     """The thread and the connection that the publishers of one process share for one Redis server.
 
@@ -46,6 +57,11 @@ class Flusher:
 
     def __init__(self, server: Server) -> None:
         self._server = server
+        # A child that is forked in the middle of an import waits for it for ever. So what the thread would import
+        # for its first connection is loaded here: by reading the script, by redis-py, by looking a host up.
+        self._script = append_script()
+        server.connect().connection_pool.make_connection()
+        codecs.lookup("idna")
         self._writers: weakref.WeakSet[Writer] = weakref.WeakSet()
         self._begin()
 
@@ -60,6 +76,7 @@ class Flusher:
         self._failures = 0
         self._down_since: float | None = None
         self._said_down = False
+        self._said_given_up = False
         self.last_error: str | None = None
 
     def after_fork(self) -> None:
@@ -116,13 +133,14 @@ class Flusher:
             self._collect(ready, turns)
             try:
                 self._round(turns)
-            except (RedisError, OSError) as error:
-                self._unreachable(error)
-                self._pause(ready, turns)
             except Exception as error:
                 # Nothing that goes wrong here may end the thread; all batches are still there.
-                _log.exception("publishing to %s failed", self.shown)
+                if not isinstance(error, RedisError | OSError):
+                    _log.exception("publishing to %s failed", self.shown)
                 self._unreachable(error)
+                self._give_up_oldest(turns)
+                for writer in turns:
+                    writer.last_error = self.last_error
                 self._pause(ready, turns)
 
     def _collect(self, ready: queue.SimpleQueue[Writer], turns: dict[Writer, None]) -> None:
@@ -136,8 +154,7 @@ class Flusher:
             turns[writer] = None
 
     def _pause(self, ready: queue.SimpleQueue[Writer], turns: dict[Writer, None]) -> None:
-        longest = min(LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self._failures, 10))
-        until = time.monotonic() + longest * random.uniform(0.5, 1)
+        until = time.monotonic() + pause_after(self._failures)
         while (left := until - time.monotonic()) > 0:
             try:
                 writer = ready.get(timeout=left)
@@ -183,7 +200,7 @@ class Flusher:
     def _connected(self) -> redis.Redis:
         if self._client is None:
             client = self._server.connect()
-            self._sha = str(client.script_load(append_script()))
+            self._sha = str(client.script_load(self._script))
             self._client = client
         return self._client
 
@@ -191,7 +208,7 @@ class Flusher:
         replies = self._evaluate(client, batches)
         if any(isinstance(reply, NoScriptError) for reply in replies):
             # Redis was restarted or its scripts were flushed. A batch that was taken before is a repeat now.
-            self._sha = str(client.script_load(append_script()))
+            self._sha = str(client.script_load(self._script))
             replies = self._evaluate(client, batches)
         return replies
 
@@ -232,7 +249,26 @@ class Flusher:
                 self.last_error,
             )
 
+    def _give_up_oldest(self, turns: dict[Writer, None]) -> None:
+        """Bound what a server that begins many runs keeps of them during an outage."""
+        count = size = 0
+        for writer in reversed([writer for writer in turns if not writer.patience]):
+            count, size = count + 1, size + writer.size
+            if count > MOST_LEFT or size > MOST_LEFT_BYTES:
+                del turns[writer]
+                writer.abandon()
+                if not self._said_given_up:
+                    self._said_given_up = True
+                    _log.warning(
+                        "%s can't be reached (%s), and more wait than can be kept: the oldest runs are given up, "
+                        "run %s first",
+                        self.shown,
+                        self.last_error,
+                        writer.keys.run,
+                    )
+
     def _reachable(self) -> None:
+        self._said_given_up = False
         self._failures = 0
         self._down_since = None
         if self._said_down:

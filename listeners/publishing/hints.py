@@ -22,7 +22,7 @@ def hint_at_results(tool: str) -> None:
     """Say, once for each tool, that its results leave as a summary, and how to publish them whole."""
     if _first(f"results of {tool}"):
         _log.info(
-            'results of %s are published as a summary; to publish them whole: RunPublisher(…, results={%r: "full"})',
+            'results of %s are published as a summary; to publish them whole: RunPublisher(…, results={"%s": "full"})',
             tool,
             tool,
         )

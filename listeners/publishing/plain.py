@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -29,23 +30,37 @@ def plain(value: Any) -> tuple[Any, bool]:
         dump = getattr(part, "model_dump", None)
         if callable(dump) and not isinstance(part, type):
             return dump(mode="json")
+        if isinstance(part, Mapping):
+            return dict(part)
         whole = False
         return _repr(part)
 
     try:
-        known = msgspec.to_builtins(value, str_keys=True, enc_hook=replaced)
-        # Lone surrogates, numbers and keys that JSON can't carry show here and nowhere else.
-        msgspec.json.encode(known)
+        encoded = msgspec.json.encode(value, enc_hook=replaced)
+        # Numbers that JSON has no word for have become null.
+        if b"null" not in encoded or not _holds_nan(msgspec.to_builtins(value, enc_hook=replaced)):
+            return msgspec.json.decode(encoded), whole
     except Exception:
-        return _walked(value, 0), False
-    return known, whole
+        # What follows is slower and takes anything.
+        pass
+    return _walked(value, 0), False
+
+
+def _holds_nan(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(map(_holds_nan, value.values()))
+    return isinstance(value, list | tuple | set | frozenset) and any(map(_holds_nan, value))
 
 
 def _walked(value: Any, depth: int) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode() if not value.isascii() else str(value)
-    if value is None or isinstance(value, bool | float):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _repr(value)
     if isinstance(value, int):
         return int(value) if value.bit_length() <= _INT_BITS else _repr(value)
     if depth >= _DEPTH:

@@ -46,7 +46,7 @@ class PublicationPolicy:
         self._errors = errors
         self._publish = publish
         self._expose_exceptions = expose_exceptions
-        self._redaction = Redaction(redact)
+        self.redaction = Redaction(redact)
 
     def lets_out(self, type: str) -> bool:
         """Tell whether events of ``type`` leave at all; types of the application's own always do."""
@@ -57,7 +57,7 @@ class PublicationPolicy:
 
     def title_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return what titles may be made of."""
-        return self._redaction.members(arguments)
+        return self.redaction.members(arguments)
 
     def apply(self, type: str, tool: str, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return the ``data`` that may leave in an event of ``type`` about the tool named ``tool``.
@@ -74,10 +74,16 @@ class PublicationPolicy:
         elif type == "tool_interrupted" and "arguments" in given:
             leveled = self._held(given.pop("arguments"))
         elif (
-            type == "tool_execution_failed" and given.get("reason") == "exception" and self._errors == "safe"
+            type == "tool_execution_failed" and self._errors == "safe" and given.get("reason") == "exception"
         ):
             given["message"] = UNEXPECTED
-        return self._open(given) | leveled
+        return self.redaction.members(plain(given)[0]) | leveled
+
+    def piece(self, tool: str, item: Any) -> Any:
+        """Return what may leave of one item that the generator tool ``tool`` yields; ``None``: nothing."""
+        if self._level(self._results, tool) == "none":
+            return None
+        return self.redaction.within(plain(item)[0])
 
     def failure(self, error: Exception | str, reason: FailureReason = "exception") -> dict[str, Any]:
         """Return the data of ``tool_execution_failed`` for what a tool raised, or for a text and its reason."""
@@ -94,11 +100,11 @@ class PublicationPolicy:
     def exception(self, error: BaseException, trace: TracebackType | None) -> dict[str, Any]:
         """Return the data of ``tool_execution_exception``, which leaves only with ``expose_exceptions=True``."""
         lines = traceback.format_exception(type(error), error, trace or error.__traceback__)
-        return {"exception": type(error).__name__, "message": text_of(error), "stacktrace": "".join(lines)}
+        return {"exception": type(error).__name__, "message": _text_of(error), "stacktrace": "".join(lines)}
 
     def _text(self, error: BaseException) -> str:
         if isinstance(error, ToolError) or self._errors == "full":
-            return text_of(error)
+            return _text_of(error)
         return UNEXPECTED
 
     def _level(self, policy: Policy, tool: str) -> Level | Callable[[str, Any], Any]:
@@ -110,38 +116,37 @@ class PublicationPolicy:
         level = self._level(policy, tool)
         if level == "none":
             return {}
-        if level == "summary":
-            return {f"{member}_summary": summary(value, self._redaction)}
-        if callable(level):
-            try:
+        try:
+            if level == "summary":
+                return self._summarised(member, value)
+            if callable(level):
                 value = level(tool, value)
-            except Exception:
-                # What to show was the function's to say: without it nothing may leave.
-                return {}
-            if value is None:
-                return {}
-        return {member: self._redaction.within(plain(value)[0])}
+            return {} if value is None else {member: self.redaction.within(plain(value)[0])}
+        except Exception:
+            # The application's function failed, or the value changed while it was read: the step itself is told.
+            return {}
+
+    def _summarised(self, member: str, value: Any) -> dict[str, Any]:
+        # A tool without arguments has nothing to sum up.
+        if member == "arguments" and isinstance(value, Mapping) and not value:
+            return {}
+        return {f"{member}_summary": summary(value, self.redaction)}
 
     def _held(self, arguments: Any) -> dict[str, Any]:
         known, whole = plain(arguments)
-        shown = self._redaction.within(known)
+        shown = self.redaction.within(known)
         held: dict[str, Any] = {"arguments": shown}
         if not whole or shown != known:
             held["editable"] = False
         return held
 
-    def _open(self, data: dict[str, Any]) -> dict[str, Any]:
-        known = plain(data)[0]
-        shown = self._redaction.within(known)
-        return shown if isinstance(shown, dict) else {}
 
-
-def text_of(error: BaseException) -> str:
-    """Return an exception's own text, or its kind if it has none or can't say it."""
+def _text_of(error: BaseException) -> str:
+    # Its type is no substitute for a text it lacks: types leave only with `expose_exceptions`.
     try:
-        return str(error) or type(error).__name__
+        return str(error) or UNEXPECTED
     except Exception:
-        return type(error).__name__
+        return UNEXPECTED
 
 
 def _checked(name: str, policy: Policy) -> Policy:

@@ -64,16 +64,17 @@ class _Process:
         kinds: Counter[str] = Counter()
         for _, counts in lost:
             kinds += counts
-        runs = list(dict.fromkeys(writer.keys.run for writer, _ in lost))
+        runs = sorted({writer.keys.run for writer, _ in lost})
         errors = {flusher.shown: flusher.last_error for flusher in self._flushers.values()}
         servers = [
             f"{shown} ({errors[shown] or 'no answer'})"
             for shown in dict.fromkeys(writer.shown for writer, _ in lost)
         ]
+        more = ", …" if len(runs) > 3 else ""
         _log.warning(
             "%d events of %s could not be published to %s and are lost: %s",
             kinds.total(),
-            f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs ({', '.join(runs[:3])}, …)",
+            f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs ({', '.join(runs[:3])}{more})",
             ", ".join(servers),
             ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())),
         )

@@ -57,6 +57,9 @@ class RunPublisher:
     - ``flush_timeout``: seconds that leaving the block, and the process's exit, wait for Redis.
 
     Raises :class:`RunIdError` for an id that can't be one, ``ValueError`` and ``TypeError`` for other settings.
+
+    For integrations: ``composer`` makes the events; ``in_block`` says that a block begins and ends the run, and
+    ``failure`` is what that block then ends it with, though no exception passes.
     """
 
     def __init__(

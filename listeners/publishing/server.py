@@ -43,7 +43,9 @@ class Server:
             pool = given.connection_pool
             self._connection, options = pool.connection_class, dict(pool.connection_kwargs)
             self.shown = _shown_options(options)
-        self._options = options | _OWN_OPTIONS
+        self._options = {
+            name: value for name, value in options.items() if not name.startswith(_OF_THEIR_POOL)
+        } | _OWN_OPTIONS
         self.namespace = namespace_of(
             f"redis:///{options.get('db') or 0}", namespace or environ.get("TOOLCAST_NAMESPACE") or None
         )
@@ -67,6 +69,8 @@ _OWN_OPTIONS: Final[dict[str, Any]] = {
     "retry_on_error": [],
     "health_check_interval": 0,
 }
+# What redis-py leaves in a pool's settings for that pool's own connections.
+_OF_THEIR_POOL: Final = ("maint_notifications_", "orig_", "himport_", "event_dispatcher")
 _IDENTIFYING: Final = frozenset({"host", "port", "path", "db", "username", "password", "credential_provider"})
 
 

@@ -40,7 +40,7 @@ def summary(value: Any, redaction: Redaction = _NOTHING_HIDDEN) -> str:
         return f"{len(value)} bytes"
     if isinstance(value, Mapping):
         shown = _members(value, redaction, limit=SUMMARY_LENGTH - 2, each=_MEMBER_LENGTH, depth=0)
-        return cut(shown or "nothing", SUMMARY_LENGTH)
+        return cut(shown or "0 items", SUMMARY_LENGTH)
     if isinstance(value, list | tuple | set | frozenset):
         count = f"{len(value)} item" if len(value) == 1 else f"{len(value)} items"
         shown = _items(value, redaction, limit=_LIST_LENGTH, each=_ITEM_LENGTH, depth=0)

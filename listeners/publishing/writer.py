@@ -54,7 +54,7 @@ class Writer:
         self.published = 0
         self.lost: Counter[str] = Counter()
         self.status: str | None = None
-        self._start: Queued | None = None
+        self._start: tuple[str, bytes] | None = None
         self._out = False
         self._number_anew()
 
@@ -77,12 +77,15 @@ class Writer:
         of an event that only tells its progress."""
         queued = Queued(type, event, progress_of=progress_of)
         with self.lock:
+            if type == "run_started":
+                self.owner = True
+                if self._out:
+                    # Started again, on purpose: a writer that takes the run over in its turn.
+                    self._out = False
+                    self._number_anew()
             if self._out:
                 self.lost[type] += 1
                 return
-            if type == "run_started":
-                self._start = queued
-                self.owner = True
             whole = self._outbox.put(queued)
         if not whole:
             self._say_once(
@@ -98,6 +101,11 @@ class Writer:
     def waiting(self) -> int:
         """Events that have not been answered yet."""
         return len(self._outbox)
+
+    @property
+    def size(self) -> int:
+        """Bytes of JSON that have not been answered yet."""
+        return self._outbox.size
 
     @property
     def dropped(self) -> Counter[str]:
@@ -182,6 +190,8 @@ class Writer:
             self.published += len(batch.events) - answer.refused
             self.status = answer.status
             self._repeated_loss = False
+            if batch.events[0][0] == "run_started":
+                self._start = batch.events[0]
             if answer.refused:
                 self.lost.update(type for type, _ in batch.events[-answer.refused :])
         if answer.refused:
@@ -216,8 +226,8 @@ class Writer:
             if not again:
                 # The place of run_restored, which will bring the run's status and its calls back. Until then the
                 # run's own start opens the new log, so that it has its title and an owner.
-                starts = self._start is not None and batch.events[0][0] != "run_started"
-                self._outbox.restart(*([self._start] if starts and self._start is not None else []))
+                start = None if batch.events[0][0] == "run_started" else self._start
+                self._outbox.restart(*([] if start is None else [Queued(*start)]))
         if again:
             self._give_up(batch)
 

@@ -1,11 +1,15 @@
-"""Gateways for end-to-end tests."""
+"""Gateways and browsers for end-to-end tests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import pytest
+from playwright.async_api import Browser, Page
 
+from tests.support.network import own_network
+from tests.support.pages import chromium, served
 from tests.support.servers import GatewayProcess, start_gateway
 
 Start = Callable[..., GatewayProcess]
@@ -32,3 +36,35 @@ def shared_gateway(valkey_server: object) -> Iterator[GatewayProcess]:
     process = start_gateway(f"redis://127.0.0.1:{valkey_server.port}")  # type: ignore[attr-defined]
     yield process
     process.stop()
+
+
+@pytest.fixture
+def own_ports() -> Iterator[bool]:
+    """A network of the test's own, in which the default ports are free; tells whether it could be had."""
+    with own_network() as own:
+        yield own
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    async with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+async def page(browser: Browser) -> AsyncIterator[Page]:
+    """A page whose console is kept in ``page.console`` and that must not raise."""
+    page = await browser.new_page(viewport={"width": 1280, "height": 800})
+    page.console = []  # type: ignore[attr-defined]  # our own note on a foreign object
+    errors: list[str] = []
+    page.on("console", lambda message: page.console.append(message.text))  # type: ignore[attr-defined]  # as above
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    yield page
+    assert errors == []
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A folder and the address it is served from, on another port than the gateway."""
+    with served(tmp_path) as address:
+        yield tmp_path, address

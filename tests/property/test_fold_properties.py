@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import playwright
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,8 @@ from listeners.contract.position import Position
 
 RUN = "run_8f2c"
 TIME = "2026-11-30T19:47:18.123Z"
-NODE = Path(__file__).parent.parent / "web" / "fold-lines.js"
+FOLD_LINES = Path(__file__).parent.parent / "web" / "fold-lines.js"
+PLAYWRIGHTS_NODE = Path(playwright.__file__).parent / "driver" / "node"
 Log = list[tuple[Position, dict[str, Any]]]
 
 numbers = st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(allow_nan=False, allow_infinity=False)
@@ -227,11 +229,11 @@ def test_a_question_is_there_only_while_it_is_open(stream: Log) -> None:
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[subprocess.Popen[str]]:
-    program = shutil.which("node")
-    if program is None:
-        pytest.skip("needs Node to compare the two folds")
     with subprocess.Popen(
-        [program, NODE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
+        [shutil.which("node") or PLAYWRIGHTS_NODE, FOLD_LINES],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
     ) as process:
         yield process
         assert process.stdin is not None

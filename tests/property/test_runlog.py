@@ -88,6 +88,31 @@ def test_a_filter_leaves_out_and_still_moves_on(types: list[str], wanted: set[st
     assert data == b"".join(frame(e, "sse") for e in entries if e.type in wanted)
 
 
+def test_a_log_that_sheds_holds_its_newest_entry_and_goes_on() -> None:
+    """Readers behind it are told that it isn't held; what follows is appended as before."""
+    log = RunLog(EPOCH)
+    for n in range(1, 50):
+        log.append(entry(n))
+    log.read(0, "sse", limit=65536)
+    before = log.size
+    assert log.shed() == before - log.size > 0
+    assert (log.oldest, log.head) == (49, 49)
+    assert log.holds(48) and not log.holds(47)
+    log.append(entry(50))
+    chunk = log.read(48, "sse", limit=65536)
+    assert chunk is not None and chunk[1] == 50
+
+
+def test_readers_at_many_places_do_not_multiply_the_log() -> None:
+    """Joined chunks are shared at a few places and thrown away at the others."""
+    log = RunLog(EPOCH)
+    for n in range(1, 1000):
+        log.append(entry(n, 50))
+    chunks = [log.read(after, "sse", limit=65536) for after in range(500)]
+    del chunks
+    assert len(log._chunks) <= 8
+
+
 def test_readers_at_one_place_share_one_bytes_object() -> None:
     """A burst is joined once, not once a reader."""
     log = RunLog(EPOCH)

@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from listeners.contract.events import Event, encode
+from listeners.contract.events import CallRef, Event, encode
 from listeners.contract.keys import Keys
 from listeners.contract.log import (
     Appended,
@@ -275,3 +275,38 @@ def test_eight_writers_sending_everything_twice_leave_a_dense_log(redis: Redis, 
     entries = [entry for entry in read_entries(redis.xrange(KEYS.log)) if entry.type == "x_n"]
     assert [e.position for e in entries] == [Position(epoch, n) for n in range(2, 10_002)]
     assert max(Counter(entry.event for entry in entries).values()) == 1
+
+
+def test_the_number_of_calls_counts_what_was_identified_or_began_first(redis: Redis) -> None:
+    """A wrapped tool's call need not have been identified; one that was identified may never begin."""
+
+    def step(type: str, key: str, attempt: int | None = None) -> tuple[str, bytes]:
+        call = CallRef(key=key, name="read", title="Reading…", attempt=attempt)
+        return type, encode(Event(type=type, run="run_1", time="t", call=call))
+
+    def calls_after(first: int, *steps: tuple[str, bytes]) -> bytes | None:
+        sent = Batch(keys=KEYS, writer="A", first=first, epoch=epoch, events=steps)
+        redis.register_script(append_script())(keys=sent.script_keys(), args=sent.script_arguments(Limits()))
+        return redis.hget(KEYS.meta, "calls")  # type: ignore[return-value]  # the client is not async
+
+    epoch = started(redis).epoch
+    assert calls_after(2, ("tool_execution_started", b'{"type":"x"}')) is None
+    assert calls_after(3, step("tool_execution_started", "w1", 1)) == b"1"
+    identified = [step("tool_call_identified", key) for key in ("a", "b", "c")]
+    assert calls_after(4, *identified) == b"3"
+    assert (
+        calls_after(7, step("tool_execution_started", "a", 1), step("tool_execution_started", "b", 1)) == b"3"
+    )
+    assert calls_after(9, step("tool_execution_started", "b", 2)) == b"3"
+    assert calls_after(10, step("tool_execution_started", "c", 1)) == b"4"
+
+
+def test_a_start_that_cjson_cannot_read_is_appended_like_any_other(redis: Redis) -> None:
+    """cjson gives up at a thousand levels; stopping there would leave an entry that blocks the run for ever."""
+    deep = b'{"type":"run_started","data":' + b'{"d":' * 1200 + b"1" + b"}" * 1201
+    batch = Batch(keys=KEYS, writer="w", first=1, epoch=None, events=(("run_started", deep),))
+    script = redis.register_script(append_script())
+    for _ in range(2):
+        answer = read_append_reply(script(keys=batch.script_keys(), args=batch.script_arguments(Limits())))
+        assert isinstance(answer, Appended) and answer.positions and answer.positions[0].seq == 1
+    assert redis.xlen(KEYS.log) == 1

@@ -197,3 +197,30 @@ async def test_a_thousand_snapshots_at_once_fold_once(redis: Redis, engine: Engi
     answers = await asyncio.gather(*asked)
     assert all(entry.event is answers[0][0].event for entry, _ in answers)
     assert answers[0][1] == 2001
+
+
+async def test_all_runs_together_keep_to_the_bound_of_memory(redis: Redis, redis_url: str) -> None:
+    """The run opened longest ago gives first, and its readers go on from Redis."""
+    relay = Relay(redis_url, "toolcast")
+    hub = Hub(relay, Wheel(time.monotonic), memory=60_000)
+    relay.start(time.time)
+    try:
+        subscriptions = []
+        for name in ("one", "two", "three"):
+            writer = Writer(redis, name)
+            writer.start()
+            writer.numbers(300)
+            subscription = hub.attach(name)
+            assert await subscription.watch.ready(10)
+            subscriptions.append(subscription)
+        hub.attach("one")
+        hub.shed(0.0)
+        kept = {s.watch.run: s.watch.log.size for s in subscriptions if s.watch.log is not None}
+        assert sum(kept.values()) <= 60_000
+        assert kept["two"] < 1000 < kept["one"]
+        subscription = subscriptions[1]
+        assert subscription.watch.log is not None
+        subscription.move(subscription.watch.log, 0)
+        assert subscription.behind
+    finally:
+        await relay.stop()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -121,6 +123,29 @@ def test_a_peer_address_that_a_header_claimed_is_no_peer_address(claim: str) -> 
     said = refusal(scope(client=(host.strip("[]"), int(port)), headers={"x-forwarded-for": claim}))
     assert said is not None
     assert "--no-proxy-headers" in said
+
+
+@pytest.mark.parametrize(
+    ("config", "served"),
+    [
+        ({"proxy_headers": True, "forwarded_allow_ips": "127.0.0.1"}, True),
+        ({"proxy_headers": True, "forwarded_allow_ips": ["127.0.0.1", "::1"]}, True),
+        ({"proxy_headers": False, "forwarded_allow_ips": "*"}, True),
+        ({"proxy_headers": True, "forwarded_allow_ips": "*"}, False),
+        ({"proxy_headers": True, "forwarded_allow_ips": "127.0.0.1, 10.0.0.0/8"}, False),
+        ({}, False),
+    ],
+)
+def test_a_claim_counts_where_the_server_believes_this_machine_alone(
+    config: dict[str, object], served: bool
+) -> None:
+    access = Access(Settings())
+    access.served_by(SimpleNamespace(config=SimpleNamespace(**config)))
+    request = scope(client=("127.0.0.1", 0), headers={"x-forwarded-for": "127.0.0.1"})
+    with nullcontext() if served else pytest.raises(Problem):
+        access.guard(request)
+    with pytest.raises(Problem):
+        access.guard(scope(client=("127.0.0.1", 0), headers={"x-forwarded-for": "127.0.0.1, 10.0.0.1"}))
 
 
 def test_the_browser_modules_are_for_the_pages_of_everybody_on_this_machine() -> None:

@@ -43,7 +43,7 @@ def test_json_is_one_object_a_line_from_both_kinds_of_loggers() -> None:
 
 def test_the_console_has_no_colour_codes_where_nobody_sees_colours() -> None:
     out = io.StringIO()
-    configure_logs("console", stream=out)
+    configure_logs("console", own_process=True, stream=out)
     structlog.get_logger("x").warning("origin refused", origin="https://evil.example")
     logging.getLogger("listeners").info("hello")
     assert "\x1b" not in out.getvalue()
@@ -55,7 +55,7 @@ def test_the_console_has_no_colour_codes_where_nobody_sees_colours() -> None:
 @pytest.mark.parametrize("log_format", ["json", "console"])
 def test_a_traceback_shows_no_local_variables(log_format: str) -> None:
     out = io.StringIO()
-    configure_logs("json" if log_format == "json" else "console", stream=out)
+    configure_logs("json" if log_format == "json" else "console", own_process=True, stream=out)
     token = "".join(["s3", "cret"])
     try:
         raise ValueError(len(token))
@@ -67,6 +67,20 @@ def test_a_traceback_shows_no_local_variables(log_format: str) -> None:
 
 def test_debug_lines_stay_out() -> None:
     out = io.StringIO()
-    configure_logs("json", stream=out)
+    configure_logs("json", own_process=True, stream=out)
     structlog.get_logger("x").debug("traffic")
     assert out.getvalue() == ""
+
+
+def test_what_an_application_configured_stays() -> None:
+    mine, ours = io.StringIO(), io.StringIO()
+    structlog.configure(logger_factory=structlog.WriteLoggerFactory(mine))
+    handler = logging.StreamHandler(mine)
+    root = logging.getLogger()
+    root.handlers = [handler]
+    configure_logs("json", stream=ours)
+    structlog.get_logger("x").info("hello")
+    logging.getLogger("listeners").warning("hello")
+    assert root.handlers == [handler]
+    assert ours.getvalue() == ""
+    assert mine.getvalue().count("hello") == 2

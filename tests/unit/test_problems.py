@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 
-from gateway.http.problems import Problem
+import pytest
+
+from gateway.http.problems import Problem, check_read_only
 from tests.support.http_scope import answer, scope
 
 PROBLEM = Problem(404, "No such run", "Nobody has published run “x”.", headers=[(b"retry-after", b"1")])
@@ -35,3 +37,12 @@ async def test_further_headers_leave_the_problem_as_it_was() -> None:
 
 def test_its_text_is_for_logs() -> None:
     assert str(PROBLEM) == "404 No such run: Nobody has published run “x”."
+
+
+async def test_what_is_only_read_says_so_to_other_methods() -> None:
+    for method in ("GET", "HEAD"):
+        check_read_only(scope(method=method))
+    with pytest.raises(Problem) as caught:
+        check_read_only(scope(method="POST"))
+    said = await answer(caught.value, scope(method="POST"))
+    assert (said.status, said.headers["allow"]) == (405, "GET, HEAD")

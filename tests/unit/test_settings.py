@@ -3,10 +3,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from gateway.settings import Settings, SettingsError, setting_of, settings_table
+from gateway.settings import Settings, SettingsError, setting_of, settings_markdown, settings_table
 
 
 def errors_of(mapping: dict[str, str], **overrides: object) -> tuple[str, ...]:
@@ -161,3 +162,9 @@ def test_importing_reads_nothing() -> None:
         check=True,
     )
     assert done.stdout == "8808\n"
+
+
+def test_the_documentation_holds_the_table() -> None:
+    """Where it doesn't, put what `settings_markdown()` gives into docs/settings.md."""
+    page = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
+    assert settings_markdown() in page.read_text(encoding="utf-8")

@@ -4,6 +4,9 @@ import { createInterface } from 'node:readline'
 import { fold, waiting } from '../../web/fold.js'
 
 for await (const line of createInterface({ input: process.stdin })) {
-  const state = JSON.parse(line).reduce((state, [position, event]) => fold(state, position, event), waiting('run_8f2c'))
+  const state = JSON.parse(line).reduce(
+    (state, [position, event]) => fold(state, position, event),
+    waiting('run_8f2c'),
+  )
   process.stdout.write(`${JSON.stringify(state)}\n`)
 }

@@ -14,7 +14,8 @@ const event = (type, key, data = {}, attempt) => ({
   ...(key && { call: { key, name: 'look', title: 'Looking…', attempt } }),
   data,
 })
-const folded = (...events) => events.reduce((state, each, at) => fold(state, `7-${at + 1}`, each), waiting(RUN))
+const folded = (...events) =>
+  events.reduce((state, each, at) => fold(state, `7-${at + 1}`, each), waiting(RUN))
 
 for (const file of readdirSync(VECTORS).filter((name) => name.endsWith('.json'))) {
   for (const { name, events, state } of JSON.parse(readFileSync(new URL(file, VECTORS), 'utf8'))) {
@@ -47,13 +48,31 @@ test('what is no event, and what stands nowhere, changes nothing', () => {
   for (const odd of [null, undefined, 7, 'run_failed', [], [event('run_failed')]]) {
     assert.equal(fold(state, '7-2', odd), state)
   }
-  for (const odd of ['', '7', '7-', '-2', '7-2 ', '07-2', '7-2-3', 'a-b', '7-'.padEnd(10_000, '2'), null, undefined, 72]) {
+  for (const odd of [
+    '',
+    '7',
+    '7-',
+    '-2',
+    '7-2 ',
+    '07-2',
+    '7-2-3',
+    'a-b',
+    '7-'.padEnd(10_000, '2'),
+    null,
+    undefined,
+    72,
+  ]) {
     assert.equal(fold(state, odd, event('run_failed')), state)
   }
 })
 
 test('an envelope of wrong types folds as far as it makes sense', () => {
-  const odd = { type: 'tool_execution_started', time: 7, call: { key: 'a', name: 1, title: [], id: {}, index: '0' }, data: [] }
+  const odd = {
+    type: 'tool_execution_started',
+    time: 7,
+    call: { key: 'a', name: 1, title: [], id: {}, index: '0' },
+    data: [],
+  }
   const state = fold(waiting(RUN), '7-1', /** @type {any} */ (odd))
   assert.deepStrictEqual(state.calls, [
     { key: 'a', name: '', title: '', attempt: 1, state: 'running', started_at: '' },
@@ -71,15 +90,23 @@ test('the oldest ended calls go beyond the limit', () => {
 })
 
 test('the oldest open call goes when none has ended', () => {
-  const state = folded(...Array.from({ length: MAX_CALLS + 1 }, (_, n) => event('tool_execution_started', `call_${n}`)))
-  assert.deepStrictEqual([state.calls.length, state.calls[0].key, state.calls_dropped], [MAX_CALLS, 'call_1', 1])
+  const state = folded(
+    ...Array.from({ length: MAX_CALLS + 1 }, (_, n) => event('tool_execution_started', `call_${n}`)),
+  )
+  assert.deepStrictEqual(
+    [state.calls.length, state.calls[0].key, state.calls_dropped],
+    [MAX_CALLS, 'call_1', 1],
+  )
 })
 
 test('restored calls keep to the limit', () => {
   const many = Array.from({ length: MAX_CALLS - 1 }, (_, n) => event('tool_execution_completed', `call_${n}`))
   const restored = event('run_restored', undefined, { calls: [{ key: 'a' }, { key: 'b' }, { key: 'c' }] })
   const { calls, calls_dropped } = folded(...many, restored)
-  assert.deepStrictEqual(calls.slice(-3).map(({ key }) => key), ['a', 'b', 'c'])
+  assert.deepStrictEqual(
+    calls.slice(-3).map(({ key }) => key),
+    ['a', 'b', 'c'],
+  )
   assert.deepStrictEqual([calls.length, calls[0].key, calls_dropped], [MAX_CALLS, 'call_2', 2])
 })
 

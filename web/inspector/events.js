@@ -2,14 +2,15 @@
 /** The raw events of a run: time, type, number; filter, copy, and the JSON of each. */
 
 import { icon } from '../icons.js'
-import { make } from '../dom.js'
+import { followEnd, make } from '../dom.js'
 
 /** @typedef {import('./history.js').Entry} Entry */
 
 /** Rows that share one containing block, so that a browser lays out only the blocks in sight. */
 const BATCH = 100
-/** Rows made in one frame. */
+/** Rows made in one go, and milliseconds from one to the next. */
 const AT_ONCE = 400
+const PACE = 100
 const TONES = /** @type {Record<string, string>} */ ({
   tool_execution_failed: 'bad', run_failed: 'bad', tool_execution_exception: 'bad', llm_error: 'bad',
   retries_exceeded: 'bad', tool_interrupted: 'warn', run_interrupted: 'warn',
@@ -31,8 +32,9 @@ export class EventsPane {
   #cursor = 0
   /** @type {HTMLElement | undefined} */
   #here
-  /** @type {number | undefined} */
-  #frame
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #due
+  #madeAt = 0
 
   /**
    * @param {HTMLElement} root
@@ -47,6 +49,7 @@ export class EventsPane {
     const copy = make('button', { class: 'tool', type: 'button', 'aria-label': 'Copy these events', title: 'Copy these events' }, icon('copy'))
     const close = make('button', { class: 'tool close', type: 'button', 'aria-label': 'Close events', title: 'Close events' }, icon('close'))
     this.list = make('div', { class: 'scroll list', tabindex: '-1' })
+    this.toEnd = followEnd(this.list)
     this.none = make('p', { class: 'none', hidden: '' }, 'No event of this type')
     root.append(
       make('div', { class: 'head' }, make('h2', { class: 'label' }, 'Events'), make('label', { class: 'filter' }, icon('filter'), this.input), copy, close),
@@ -68,14 +71,14 @@ export class EventsPane {
       this.#rows = []
       this.list.replaceChildren()
     }
-    this.#frame ??= requestAnimationFrame(() => this.#make())
+    // Nobody reads faster than this, and each time costs a layout.
+    this.#due ??= setTimeout(() => this.#make(), Math.max(0, this.#madeAt + PACE - performance.now()))
   }
 
   #make() {
-    this.#frame = undefined
+    this.#due = undefined
+    this.#madeAt = performance.now()
     const { list } = this
-    // Read before writing: the pane follows only whom it finds at its end.
-    const atEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 32
     const until = Math.min(this.#entries.length, this.#made + AT_ONCE)
     for (; this.#made < until; this.#made++) {
       if (this.#made % BATCH === 0) list.append(make('div', { class: 'batch' }))
@@ -86,13 +89,13 @@ export class EventsPane {
       batch.style.setProperty('--n', String(batch.childElementCount))
     }
     this.#cursorAt(this.#cursor)
-    if (atEnd) list.scrollTop = list.scrollHeight
-    if (this.#made < this.#entries.length) this.#frame = requestAnimationFrame(() => this.#make())
+    this.toEnd()
+    if (this.#made < this.#entries.length) this.follow(this.#entries)
   }
 
   /** @param {Entry} entry @param {number} index */
   #row({ position, event }, index) {
-    const row = make('button', { class: 'event', type: 'button', 'aria-expanded': 'false' },
+    const row = make('button', { class: 'event', type: 'button', 'aria-expanded': 'false', tabindex: index ? '-1' : '0' },
       make('span', { class: 'clock' }, clock(event.time)), make('span', { class: 'type' }, event.type), make('span', { class: 'seq' }, seq(position)))
     if (TONES[event.type]) row.dataset.tone = TONES[event.type]
     row.hidden = !this.#passes(event.type)
@@ -155,6 +158,8 @@ export class EventsPane {
     event.preventDefault()
     for (let i = at + by; i >= 0 && i < this.#rows.length; i += by) {
       if (this.#rows[i].hidden) continue
+      this.#rows[at].tabIndex = -1
+      this.#rows[i].tabIndex = 0
       this.#rows[i].focus()
       return
     }

@@ -38,8 +38,8 @@ export class Header {
     this.pillIcon = make('span', { class: 'at' })
     this.pillText = make('span')
     this.pillTime = make('span', { class: 'text-more' })
-    this.pill = make('span', { class: 'pill' }, this.pillIcon, make('span', {}, this.pillText, this.pillTime))
-    this.liveText = make('span')
+    this.pill = make('span', { class: 'pill' }, this.pillIcon, make('span', { class: 'says' }, this.pillText, this.pillTime))
+    this.liveText = make('span', { class: 'word' })
     this.latency = make('span', { class: 'latency' })
     this.live = make('span', { class: 'live' }, icon('live'), this.liveText, this.latency)
     this.panel = make('button', { class: 'link panel', type: 'button', hidden: '' }, 'Events')
@@ -50,7 +50,7 @@ export class Header {
     const copyCurl = make('button', { type: 'button' }, 'Copy as curl')
     menu.append(copyId, copyCurl)
     this.ofRun = [this.slash, this.id, this.pill, this.live, this.curl, more]
-    root.append(back, home, this.slash, this.id, this.pill, make('span', { class: 'space' }), this.live, this.panel, this.curl, more, menu)
+    root.append(back, home, this.slash, this.id, this.pill, this.live, this.panel, this.curl, more, menu)
 
     home.addEventListener('click', (event) => {
       event.preventDefault()
@@ -86,6 +86,8 @@ export class Header {
     const [name, word] = STATUS[status] ?? STATUS.running
     this.pill.dataset.status = status
     swapIcon(this.pillIcon, name)
+    // A text that is pushed aside would count as a layout shift, a new one doesn't.
+    if (this.pillText.textContent !== word) this.pillTime.textContent = ''
     setText(this.pillText, word)
     setText(this.pillTime, ms === undefined || status === 'interrupted' ? '' : ` · ${formatDuration(ms)}`)
   }
@@ -94,7 +96,7 @@ export class Header {
   connection(word, on, latency) {
     setText(this.liveText, word)
     this.live.toggleAttribute('data-on', on)
-    setText(this.latency, on && latency !== undefined ? `· ${Math.max(1, Math.round(latency))} ms` : '')
+    setText(this.latency, on && latency !== undefined ? `· ${formatDuration(Math.max(1, latency))}` : '')
   }
 
   /** @param {string | undefined} text nothing hides the strip @param {number} [retryAt] milliseconds since 1970 */

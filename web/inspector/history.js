@@ -3,7 +3,10 @@
 
 import { fold, waiting } from '../fold.js'
 
-/** @typedef {{ position: string, event: Record<string, any> }} Entry */
+/**
+ * @typedef {{ position: string, event: import('../fold.js').RunEvent }} Entry
+ * @typedef {import('../fold.js').RunState} RunState
+ */
 
 /** Entries between two states that are kept: a jump folds at most so many. */
 const EVERY = 64
@@ -11,17 +14,17 @@ const EVERY = 64
 export class History {
   /** @type {Entry[]} */
   entries = []
-  /** State before entry `i * EVERY`. @type {Record<string, any>[]} */
+  /** State before entry `i * EVERY`. @type {RunState[]} */
   #kept
 
   /** @param {string} run */
   constructor(run) {
     this.run = run
     this.#kept = [waiting(run)]
-    this.last = /** @type {{ count: number, state: Record<string, any> }} */ ({ count: 0, state: this.#kept[0] })
+    this.last = /** @type {{ count: number, state: RunState }} */ ({ count: 0, state: this.#kept[0] })
   }
 
-  /** @param {string} position @param {Record<string, any>} event */
+  /** @param {string} position @param {import('../fold.js').RunEvent} event */
   push(position, event) {
     this.entries.push({ position, event })
   }
@@ -34,7 +37,7 @@ export class History {
    * The state after the first `count` entries.
    *
    * @param {number} count
-   * @returns {Record<string, any>} a RunState
+   * @returns {RunState}
    */
   at(count) {
     // Mostly the next one is wanted; going back starts at the state kept before it.

@@ -2,7 +2,7 @@
 /** The inspector's page: the runs at the left, one run in the centre, its events at the right. */
 
 import '../define.js'
-import { Announcer, make, setText, swapIcon } from '../dom.js'
+import { Announcer, followEnd, make, setText, swapIcon } from '../dom.js'
 import { isExpired, runDuration } from '../describe.js'
 import { formatDuration } from '../labels.js'
 import { tick } from '../ticker.js'
@@ -41,22 +41,30 @@ class Inspector {
   #retryAt
   /** @type {string | undefined} */
   #refusal
+  /** Why what the address names can't be a run. @type {string | undefined} */
+  #invalid
+  /** When the connection was lost: the clocks stand there. @type {number | undefined} */
+  #stopped
   #listed = false
   #skew = 0
 
   constructor() {
     adopt(document, PAGE, HEADER, RUNS, CENTRE, TIMELINE, EVENTS, WIDTHS)
+    // Until the rules were there it would have been seen.
+    at('title').hidden = false
     this.announcer = new Announcer(document.body)
     this.list = /** @type {RunStateElement} */ (document.createElement('run-state'))
     this.end = make('div', { id: 'end', hidden: '' })
     this.endIcon = make('span', { class: 'at' })
     this.endText = make('span')
     this.end.append(this.endIcon, this.endText)
-    this.empty = make('div', { class: 'empty' })
+    this.about = at('about')
+    this.about.classList.add('scroll')
     this.calls = at('calls')
     this.calls.classList.add('scroll')
     this.calls.tabIndex = -1
-    this.calls.append(this.empty, this.list, this.end)
+    this.follow = followEnd(this.calls)
+    this.calls.append(this.list, this.end)
 
     this.header = new Header(at('header'), at('strip'), {
       home: () => this.open(undefined, { push: true }),
@@ -121,10 +129,14 @@ class Inspector {
   open(run, { push = false, at: position } = {}) {
     if (push) history.pushState(null, '', run ? `?run=${encodeURIComponent(run)}` : location.pathname)
     this.#session?.close()
-    this.#session = run ? new Session(BASE, run, position, () => this.refresh()) : undefined
-    document.body.dataset.page = run ? 'run' : 'runs'
+    this.#session = this.#invalid = undefined
+    try {
+      if (run) this.#session = new Session(BASE, run, position, () => this.refresh())
+    } catch (error) {
+      this.#invalid = /** @type {Error} */ (error).message
+    }
     this.runs.select(run)
-    this.header.name(run)
+    this.header.name(this.#session?.run)
     this.list.state = undefined
     this.calls.scrollTop = 0
     if (!run && this.#listed) this.#haveRuns(this.runs.runs)
@@ -134,7 +146,7 @@ class Inspector {
   /** @param {import('./runs.js').Run[]} runs */
   #haveRuns(runs) {
     this.#listed = true
-    if (!this.#session && runs.length && WIDE.matches) this.open(runs[0].run)
+    if (!this.#session && !this.#invalid && runs.length && WIDE.matches) this.open(runs[0].run)
     this.refresh()
   }
 
@@ -152,22 +164,26 @@ class Inspector {
     const about = this.#about(state)
     this.#note(about)
     const drawn = Boolean(state) && !about
-    at('timeline').hidden = !drawn
-    this.list.hidden = !drawn
-    for (const id of ['scrubber', 'events', 'tabs']) at(id).toggleAttribute('hidden', !session || !state || state.status === 'waiting')
-    document.title = session ? `${state?.title ?? session.run} · toolcast` : 'toolcast'
-    if (!session || !state) {
+    at('timeline').hidden = this.calls.hidden = !drawn
+    const bare = !state || (about && about[0] !== 'idle')
+    for (const id of ['scrubber', 'events', 'tabs']) at(id).hidden = Boolean(bare)
+    document.body.classList.toggle('no-run', Boolean(bare && about))
+    document.body.dataset.page = session || this.#invalid ? 'run' : about ? 'none' : 'runs'
+    const title = session ? state?.title ?? session.run : undefined
+    document.title = title ? `${title} · toolcast` : 'toolcast'
+    setText(at('title'), title ?? 'toolcast')
+    if (!session || !state || bare) {
       this.end.hidden = true
       return
     }
 
-    // Read before writing: the pane follows only whom it finds at its end.
-    const atEnd = !session.past && this.calls.scrollHeight - this.calls.scrollTop - this.calls.clientHeight < 40
-    const grown = state.calls.length > (this.list.state?.calls.length ?? 0)
+    const before = this.list.state
+    const length = before ? before.calls.length : session.ended ? Infinity : 0
+    const wasHidden = this.end.hidden
     const { now } = this
     this.list.silent = session.past
     this.list.skew = this.#skew
-    this.list.now = session.past ? now : undefined
+    this.list.frozen = session.past || this.#stopped ? now : undefined
     this.list.phase = this.#offline ? 'lost' : 'idle'
     this.list.state = state
     if (state.error) this.runs.errors.set(session.run, state.error.message)
@@ -179,12 +195,13 @@ class Inspector {
       ended: session.ended, type: session.history.entries[session.count - 1]?.event.type,
     })
     this.#ending(state)
-    if (atEnd && grown) requestAnimationFrame(() => (this.calls.scrollTop = this.calls.scrollHeight))
+    const grown = state.calls.length > length || (before && wasHidden && !this.end.hidden)
+    if (grown && !session.past) requestAnimationFrame(this.follow)
   }
 
   /** Milliseconds since 1970 on the agent's clock, where the page stands. */
   get now() {
-    return this.#session?.pastTime ?? Date.now() - this.#skew
+    return this.#session?.pastTime ?? (this.#stopped ?? Date.now()) - this.#skew
   }
 
   get #offline() {
@@ -196,19 +213,23 @@ class Inspector {
     const session = this.#session
     const offline = this.#offline
     document.body.classList.toggle('stale', offline)
+    this.#stopped = offline ? this.#stopped ?? Date.now() : undefined
     if (this.#refusal) this.header.trouble(this.#refusal)
     else if (offline) this.header.trouble('Gateway unreachable.', session?.stream.retryAt ?? this.#retryAt)
     else this.header.trouble(undefined)
     if (!session) return
-    const { state } = session
+    const { state, stream } = session
+    const refused = Boolean(stream.error?.fatal)
+    this.header.pill.hidden = refused
     this.header.status(state.status, runDuration(state, this.now))
-    const word = offline ? 'Offline' : session.ended ? 'Ended' : session.past ? 'Paused' : 'Live'
-    this.header.connection(word, !offline && !session.ended && !session.past, this.#latency)
+    const word = offline ? 'Offline' : refused ? 'Refused' : session.ended ? 'Ended' : session.past ? 'Paused' : 'Live'
+    this.header.connection(word, word === 'Live', this.#latency)
   }
 
   /** What stands in the place of the calls, as a key and what makes it. @param {Session['state'] | undefined} state @returns {[string, () => Node] | undefined} */
   #about(state) {
     const session = this.#session
+    if (this.#invalid) return ['invalid', () => note('denied', 'This is no run', this.#invalid)]
     if (!session) return this.#listed && !this.runs.runs.length ? ['none', () => noRuns(BASE, (text, said) => this.#copy(text, said))] : undefined
     const { stream } = session
     if (stream.error?.fatal) return ['refused', () => note('denied', 'This run can’t be shown', stream.error?.message)]
@@ -228,9 +249,10 @@ class Inspector {
   /** @param {[string, () => Node] | undefined} about */
   #note(about) {
     const key = about ? `${this.#session?.run} ${about[0]}` : ''
-    if (this.empty.dataset.key === key) return
-    this.empty.dataset.key = key
-    this.empty.replaceChildren(...(about ? [about[1]()] : []))
+    this.about.hidden = !about
+    if (this.about.dataset.key === key) return
+    this.about.dataset.key = key
+    this.about.replaceChildren(...(about ? [about[1]()] : []))
   }
 
   /** The last line of the ledger: how the run ended. @param {Session['state']} state */
@@ -250,6 +272,7 @@ class Inspector {
   #beat() {
     const session = this.#session
     this.#trouble()
+    if (!this.#offline) this.runs.beat()
     if (!session?.ready || session.past || session.ended || this.#offline) return
     this.timeline.beat(this.now)
   }

@@ -26,6 +26,8 @@ const bare = (/** @type {string} */ title) => title.replace(/\s*…$/, '')
 export class Lanes {
   /** In order of first appearance. @type {Map<string, Lane>} */
   lanes = new Map()
+  /** Lanes that changed since somebody emptied this. @type {Set<Lane>} */
+  changed = new Set()
   /** When the run began. @type {number | undefined} */
   start
   /** When it ended. @type {number | undefined} */
@@ -43,24 +45,30 @@ export class Lanes {
 
   #reset() {
     this.lanes.clear()
+    this.changed.clear()
     this.start = this.end = undefined
   }
 
   /** @param {number} at */
   #close(at) {
     this.end = at
-    for (const { bars } of this.lanes.values()) finish(bars, at, 'cancelled')
+    for (const lane of this.lanes.values()) {
+      if (finish(lane.bars, at, 'cancelled')) this.changed.add(lane)
+    }
   }
 
   /** @param {Record<string, any>} event @param {number} at */
   #step({ type, call, parent, data = {} }, at) {
     const lane = this.lanes.get(call.key) ?? this.#open(call.key, parent)
     lane.title = bare(call.title ?? call.name)
+    this.changed.add(lane)
     const { bars } = lane
     const last = bars.at(-1)
     const fresh = !last || last.to !== undefined
     /** @param {Bar['kind']} kind */
     const begin = (kind) => {
+      // A call that is held as soon as it starts has not run.
+      if (last?.kind === 'running' && last.from === at) bars.pop()
       finish(bars, at, 'completed')
       bars.push({ kind, from: at, attempt: call.attempt })
     }
@@ -99,8 +107,14 @@ export class Lanes {
   ordered() {
     const all = [...this.lanes.values()]
     if (!all.some((lane) => lane.depth)) return all
+    /** @type {Map<string | undefined, Lane[]>} */
+    const children = new Map()
+    for (const lane of all) {
+      const parent = lane.depth ? lane.parent : undefined
+      children.set(parent, [...(children.get(parent) ?? []), lane])
+    }
     /** @param {string | undefined} parent @returns {Lane[]} */
-    const under = (parent) => all.filter((lane) => (lane.depth ? lane.parent : undefined) === parent).flatMap((lane) => [lane, ...under(lane.key)])
+    const under = (parent) => (children.get(parent) ?? []).flatMap((lane) => [lane, ...under(lane.key)])
     return under(undefined)
   }
 }
@@ -111,12 +125,14 @@ export class Lanes {
  * @param {Bar[]} bars
  * @param {number} at
  * @param {Bar['kind']} kind how a call that ran has ended; what was only identified or waiting stays that
+ * @returns {boolean} whether there was one
  */
 function finish(bars, at, kind) {
   const bar = bars.at(-1)
-  if (!bar || bar.to !== undefined) return
+  if (!bar || bar.to !== undefined) return false
   bar.to = at
   if (bar.kind === 'running') bar.kind = kind
+  return true
 }
 
 const STEPS = [100, 200, 500, 1000, 2000, 4000, 10_000, 20_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_200_000, 3_600_000]

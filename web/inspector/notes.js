@@ -13,9 +13,9 @@ function code(text, copy) {
 
 /** @param {string} base address of the gateway @param {(text: string, said: string) => void} copy */
 export function noRuns(base, copy) {
-  const python = ['from listeners import RunPublisher', '', 'with RunPublisher("demo", title="Hello") as run:', '    with run.call("web_search", arguments={"q": "solar"}) as call:', '        call.result = ["ree.es"]'].join('\n')
+  const python = 'from listeners import RunPublisher\nwith RunPublisher("demo") as run, run.call("hello"): ...'
   return make('div', { class: 'note wide' },
-    make('h1', {}, 'No runs yet'),
+    make('h2', {}, 'No runs yet'),
     make('p', {}, 'A run appears here as soon as an agent publishes its first event.'),
     make('div', { class: 'label' }, 'From Python'), code(python, copy),
     make('div', { class: 'label' }, 'Watch from a terminal'), code(`curl -N ${base}/runs/demo/events`, copy))

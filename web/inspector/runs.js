@@ -45,6 +45,13 @@ export function summary(run, now, error) {
   return [word, count, ms === undefined ? undefined : formatDuration(ms)].filter(Boolean).join(' · ') || 'Running'
 }
 
+/** @param {string} url @returns {number | undefined} milliseconds from the request to its answer, without waiting for a connection */
+function roundTrip(url) {
+  const entry = /** @type {PerformanceResourceTiming | undefined} */ (performance.getEntriesByName(url, 'resource').at(-1))
+  performance.clearResourceTimings()
+  return entry?.responseStart ? entry.responseStart - entry.requestStart : undefined
+}
+
 export class RunsPane {
   /** @type {Map<string, Item>} */
   #items = new Map()
@@ -81,7 +88,7 @@ export class RunsPane {
     let wait = EVERY
     try {
       const response = await fetch(`${this.base}/runs`, { headers: { accept: 'application/json' }, signal: this.signal, cache: 'no-store' })
-      const latency = performance.now() - sent
+      const latency = roundTrip(response.url) ?? performance.now() - sent
       const body = await response.json()
       this.#failures = 0
       const date = Date.parse(response.headers.get('date') ?? '')
@@ -128,6 +135,12 @@ export class RunsPane {
     })
     this.room.style.blockSize = `${runs.length * 3.5}rem`
     this.listener.listed(runs)
+  }
+
+  /** Let the clocks of runs that are under way go on. */
+  beat() {
+    const now = Date.now() - this.#skew
+    for (const run of this.runs) if (run.status === 'running') this.#items.get(run.run)?.update(run, now)
   }
 
   /** @param {string | undefined} run */

@@ -36,8 +36,6 @@ export class Scrubber {
     this.range.disabled = length === 0
     this.range.style.setProperty('--fill', `${length ? (count / length) * 100 : 0}%`)
     this.range.setAttribute('aria-valuetext', `${count} of ${length}${type ? `, ${type}` : ''}`)
-    // As wide as it will become, so that the track keeps its length.
-    this.count.style.minInlineSize = `${String(length).length * 2 + 3}ch`
     setText(this.count, past ? `${count} of ${length}` : `${count} / ${length}`)
     swapIcon(this.toggle, moving ? 'pause' : 'play')
     this.toggle.setAttribute('aria-label', moving ? 'Pause' : 'Play')

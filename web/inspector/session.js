@@ -98,7 +98,7 @@ export class Session {
     return this.#cursor ?? this.history.length
   }
 
-  /** The RunState where the page stands. @returns {Record<string, any>} */
+  /** The RunState where the page stands. @returns {import('../fold.js').RunState} */
   get state() {
     return this.history.at(this.count)
   }

@@ -2,32 +2,49 @@
 /** The timeline over the calls: a lane a call, a bar an attempt. Bars are moved by transforms, so nothing is laid out anew. */
 
 import { formatDuration } from '../labels.js'
-import { make, setText } from '../dom.js'
+import { make } from '../dom.js'
+import { LaneRow } from './lane-row.js'
 import { ticks } from './lanes.js'
 
-/** @typedef {import('./lanes.js').Lane} Lane @typedef {import('./lanes.js').Bar} Bar @typedef {import('./lanes.js').Lanes} Lanes */
+/** @typedef {import('./lanes.js').Lane} Lane @typedef {import('./lanes.js').Lanes} Lanes */
 
 /** How much further the axis reaches than the run, so that it is drawn anew seldom. */
 const AHEAD = 1.25
 const SHORTEST = 4000
 /** A mark and its label need this many pixels. */
-const TICK = 80
+const TICK = 64
+/** Lanes there is room for while more may come: a timeline that grew would push the calls down. */
+const ROOM = 7
+const FEWEST = 5
 /** A pointer that moves less is clicking. */
 const DRAG = 4
 const SMALLEST_ZOOM = 20
-const WORDS = /** @type {Record<string, string>} */ ({
-  identified: 'Prepared', running: 'Running', waiting: 'Waited', completed: 'Ran', failed: 'Failed after', cancelled: 'Stopped after', denied: 'Refused after',
-})
+/** Lanes that are ready on either side of those in sight. */
+const MARGIN = 4
+/** Pixels that stay free under the last lane. */
+const SPARE = 16
 
 export class Timeline {
-  /** @type {Map<string, LaneRow>} */
+  /** Rows of the lanes in sight. @type {Map<Lane, LaneRow>} */
   #rows = new Map()
+  /** Lanes that have begun where the page stands, in their order. @type {Lane[]} */
+  #order = []
+  #begun = new Set(this.#order)
+  /** Key of the lane that Tab goes to. @type {string | undefined} */
+  #current
+  /** Pixels: of a lane, of the part in sight, above it. */
+  #height = 24
+  #sight = 0
+  #top = 0
   /** @type {Lanes | undefined} */
   #lanes
   /** Milliseconds after the run's start that the axis shows. */
   #range = [0, SHORTEST]
   #zoomed = false
   #now = 0
+  #drawnAt = 0
+  /** Some lanes have not begun yet, where the page stands. */
+  #later = false
   #width = 0
   #left = 0
 
@@ -38,8 +55,10 @@ export class Timeline {
     this.reset = make('button', { class: 'link', type: 'button', hidden: '' }, 'Whole run')
     this.ticks = make('div', { class: 'plot', 'aria-hidden': 'true' })
     this.ruler = make('div', { class: 'track' })
+    this.sample = make('div', { class: 'lane ruler', 'aria-hidden': 'true' }, make('span'), this.ruler)
+    this.room = make('div', { class: 'room' })
     this.zoom = make('div', { class: 'zoom', hidden: '' })
-    this.scroll = make('div', { class: 'scroll lanes' }, make('div', { class: 'lane ruler', 'aria-hidden': 'true' }, make('span'), this.ruler))
+    this.scroll = make('div', { class: 'scroll lanes' }, this.sample, this.room)
     this.plot = make('div', { class: 'plot' }, this.zoom)
     this.tip = make('div', { id: 'tip', hidden: '' })
     root.append(this.ticks, make('div', { class: 'axis' }, this.reset), this.scroll, this.plot, this.tip)
@@ -50,15 +69,28 @@ export class Timeline {
     this.scroll.addEventListener('pointerover', (event) => this.#point(event.target))
     this.scroll.addEventListener('focusin', (event) => this.#point(event.target))
     for (const type of ['pointerleave', 'focusout', 'scroll']) this.scroll.addEventListener(type, () => this.#point(null))
-    new ResizeObserver(() => this.#measure()).observe(this.ruler)
+    this.scroll.addEventListener('scroll', () => {
+      this.#top = this.scroll.scrollTop
+      this.#draw(true)
+    })
+    const sized = new ResizeObserver(() => this.#measure())
+    sized.observe(this.ruler)
+    sized.observe(this.scroll)
   }
 
   #measure() {
     const track = this.ruler.getBoundingClientRect()
     const own = this.root.getBoundingClientRect()
     this.#width = track.width
+    this.#height = this.sample.offsetHeight || this.#height
+    this.#sight = this.scroll.clientHeight
     this.#left = this.#rtl ? own.right - track.right : track.left - own.left
     this.#draw(true)
+  }
+
+  /** Which way pixels go. */
+  get #sign() {
+    return this.#rtl ? -1 : 1
   }
 
   get #rtl() {
@@ -74,9 +106,13 @@ export class Timeline {
     this.#lanes = lanes
     this.#now = now
     if (fresh) {
+      this.#top = this.scroll.scrollTop = 0
+      this.#begun = new Set()
       this.#zoomed = false
       this.#range = [0, SHORTEST]
       this.reset.hidden = true
+      const room = Math.max(lanes.end === undefined ? ROOM : FEWEST, lanes.lanes.size)
+      this.root.style.setProperty('--lanes', String(room))
     }
     this.#draw(this.#stretch(fresh))
   }
@@ -104,38 +140,58 @@ export class Timeline {
     const lanes = this.#lanes
     if (!lanes || !this.#width) return
     if (whole) this.#axis()
-    const start = lanes.start ?? 0
-    const sign = this.#rtl ? -1 : 1
-    const known = new Set()
-    let place = /** @type {Element | null} */ (this.scroll.firstElementChild)
-    let added
-    for (const lane of lanes.ordered()) {
-      if (!lane.bars.length || lane.bars[0].from > this.#now) continue
-      known.add(lane.key)
-      let row = this.#rows.get(lane.key)
-      if (!row) {
-        this.#rows.set(lane.key, (row = new LaneRow(lane.key)))
-        added = row
-      }
-      row.update(lane, this.#now, (at) => this.#x(at - start), sign, whole)
-      if (place?.nextElementSibling !== row.element) place?.after(row.element)
+    const { changed, start = 0 } = lanes
+    const anew = whole || this.#later || this.#now < this.#drawnAt || [...changed].some((lane) => !this.#begun.has(lane))
+    if (anew) this.#arrange(lanes)
+    const x = (/** @type {number} */ at) => this.#x(at - start)
+    for (const row of this.#rows.values()) {
+      if (anew || row.open || changed.has(row.lane)) row.update(this.#now, x, this.#sign, whole)
+    }
+    changed.clear()
+    this.#drawnAt = this.#now
+  }
+
+  /** Find the lanes that have begun, and show those in sight. @param {Lanes} lanes */
+  #arrange(lanes) {
+    const before = this.#begun.size
+    const all = lanes.ordered()
+    this.#order = all.filter((lane) => lane.bars.length && lane.bars[0].from <= this.#now)
+    this.#begun = new Set(this.#order)
+    this.#later = this.#order.length < all.length
+    this.room.style.blockSize = `${this.#order.length * this.#height}px`
+    // The newest lane is the one that moves.
+    const follow = this.#begun.size > before && this.#order.length * this.#height > this.#sight && !this.scroll.matches(':hover, :focus-within')
+    if (follow) this.#top = this.scroll.scrollTop = this.#order.length * this.#height - this.#sight
+    this.#place()
+  }
+
+  /** Have rows for the lanes in sight, and for no other: a thousand would cost every frame. */
+  #place() {
+    const from = Math.max(0, Math.floor(this.#top / this.#height) - MARGIN)
+    const to = Math.ceil((this.#top + this.#sight) / this.#height) + MARGIN
+    const wanted = new Map(this.#order.slice(from, to).map((lane, i) => [lane, from + i]))
+    for (const [lane, row] of this.#rows) {
+      if (wanted.has(lane)) continue
+      row.element.remove()
+      this.#rows.delete(lane)
+    }
+    let place = /** @type {Element} */ (this.room)
+    for (const [lane, index] of wanted) {
+      let row = this.#rows.get(lane)
+      if (!row) this.#rows.set(lane, (row = new LaneRow(lane)))
+      row.element.style.transform = `translateY(${index * this.#height}px)`
+      row.element.tabIndex = lane.key === this.#current ? 0 : -1
+      if (place.nextElementSibling !== row.element) place.after(row.element)
       place = row.element
     }
-    for (const [key, row] of this.#rows) {
-      if (known.has(key)) continue
-      row.element.remove()
-      this.#rows.delete(key)
-    }
-    const first = this.#rows.values().next().value
-    if (first && !this.scroll.querySelector('[tabindex="0"]')) first.element.tabIndex = 0
-    // The newest lane is the one that moves.
-    if (added && !this.scroll.matches(':hover, :focus-within')) added.element.scrollIntoView({ block: 'nearest' })
+    const first = this.room.nextElementSibling
+    if (first instanceof HTMLElement && !this.scroll.querySelector('[tabindex="0"]')) first.tabIndex = 0
   }
 
   #axis() {
     const [from, to] = this.#range
     const marks = ticks(from, to, Math.max(2, Math.floor(this.#width / TICK)))
-    const sign = this.#rtl ? -1 : 1
+    const sign = this.#sign
     this.ticks.replaceChildren(...marks.map((at) => {
       const tick = make('span', { class: 'tick' }, at === 0 ? '0 s' : formatDuration(at).replace(/[.,]0 /, ' '))
       tick.style.transform = `translateX(${sign * (this.#left + this.#x(at))}px)`
@@ -165,7 +221,7 @@ export class Timeline {
       to = along(move.clientX)
       this.zoom.hidden = Math.abs(to - from) < DRAG
       this.zoom.style.inlineSize = `${Math.abs(to - from)}px`
-      this.zoom.style.transform = `translateX(${(this.#rtl ? -1 : 1) * (this.#left + Math.min(from, to))}px)`
+      this.zoom.style.transform = `translateX(${this.#sign * (this.#left + Math.min(from, to))}px)`
     }, { signal })
     addEventListener('pointerup', () => {
       done.abort()
@@ -201,24 +257,32 @@ export class Timeline {
 
   /** Arrows go from lane to lane; plus, minus and zero zoom. @param {KeyboardEvent} event */
   #key(event) {
-    const lane = event.target instanceof HTMLElement ? event.target.closest('[data-key]') : null
-    if (event.key === 'ArrowDown' || event.key === 'ArrowUp') {
-      const next = event.key === 'ArrowDown' ? lane?.nextElementSibling : lane?.previousElementSibling
-      if (!(next instanceof HTMLElement) || !next.dataset.key) return
-      if (lane instanceof HTMLElement) lane.tabIndex = -1
-      next.tabIndex = 0
-      next.focus()
-    } else if (event.key === 'Enter' && lane instanceof HTMLElement) this.chosen(lane.dataset.key ?? '')
+    const lane = /** @type {HTMLElement | null} */ (/** @type {Element} */ (event.target).closest('[data-key]'))
+    const by = event.key === 'ArrowDown' ? 1 : event.key === 'ArrowUp' ? -1 : 0
+    if (by) {
+      const next = this.#order[this.#order.findIndex(({ key }) => key === lane?.dataset.key) + by]
+      if (next) this.#focus(next)
+    } else if (event.key === 'Enter' && lane) this.chosen(lane.dataset.key ?? '')
     else if (event.key === '+' || event.key === '=') this.#zoomTo(this.#width * 0.25, this.#width * 0.75)
     else if (event.key === '-' || event.key === '0') this.#unzoom()
     else return
     event.preventDefault()
   }
 
+  /** @param {Lane} lane */
+  #focus(lane) {
+    this.#current = lane.key
+    const top = this.#order.indexOf(lane) * this.#height
+    const wanted = Math.min(top, Math.max(this.#top, top + this.#height - this.#sight + SPARE))
+    if (wanted !== this.#top) this.#top = this.scroll.scrollTop = wanted
+    this.#draw(true)
+    this.#rows.get(lane)?.element.focus({ preventScroll: true })
+  }
+
   /** Show the figures of the lane under the pointer or in focus. @param {EventTarget | null} target */
   #point(target) {
     const element = target instanceof Element ? target.closest('[data-key]') : null
-    const row = element instanceof HTMLElement ? this.#rows.get(element.dataset.key ?? '') : undefined
+    const row = [...this.#rows.values()].find((each) => each.element === element)
     const start = this.#lanes?.start
     this.tip.hidden = !row || start === undefined
     if (!row || start === undefined) return
@@ -230,65 +294,5 @@ export class Timeline {
     const x = Math.min(Math.max(8, this.#rtl ? bar.right - own.width : bar.left), innerWidth - own.width - 8)
     const y = lane.bottom + own.height + 8 > innerHeight ? lane.top - own.height - 4 : lane.bottom + 4
     this.tip.style.transform = `translate(${x}px, ${y}px)`
-  }
-}
-
-class LaneRow {
-  /** @type {Lane | undefined} */
-  #lane
-  /** @type {HTMLElement[]} */
-  bars = []
-
-  /** @param {string} key */
-  constructor(key) {
-    this.who = make('span', { class: 'who' })
-    this.track = make('span', { class: 'track' })
-    this.spoken = make('span', { class: 'sr' })
-    this.element = make('button', { class: 'lane', type: 'button', tabindex: '-1', 'data-key': key }, this.who, this.track, this.spoken)
-  }
-
-  /**
-   * @param {Lane} lane
-   * @param {number} now
-   * @param {(at: number) => number} x
-   * @param {number} sign
-   * @param {boolean} whole the scale has changed
-   */
-  update(lane, now, x, sign, whole) {
-    this.#lane = lane
-    setText(this.who, lane.title)
-    this.who.style.setProperty('--depth', String(lane.depth))
-    const shown = lane.bars.filter((bar) => bar.from <= now)
-    while (this.bars.length > shown.length) this.bars.pop()?.remove()
-    shown.forEach((bar, i) => {
-      let element = this.bars[i]
-      if (!element) {
-        element = make('span', { class: 'bar' })
-        this.bars.push(element)
-        this.track.append(element)
-      }
-      const open = bar.to === undefined || bar.to > now
-      const kind = open && !['identified', 'waiting'].includes(bar.kind) ? 'running' : bar.kind
-      // What has ended stays where it is.
-      const drawn = `${kind} ${bar.from} ${open ? now : bar.to} ${shown.length}`
-      if (!whole && element.dataset.drawn === drawn) return
-      element.dataset.drawn = drawn
-      element.dataset.kind = kind
-      element.classList.toggle('first', kind === 'identified' && i + 1 < shown.length)
-      const left = x(bar.from)
-      element.style.transform = `translateX(${sign * left}px)`
-      element.style.inlineSize = `${Math.max(2, x(open ? now : bar.to ?? now) - left)}px`
-    })
-  }
-
-  /** @param {number} start @param {number} now @returns {[string, string][]} */
-  figures(start, now) {
-    const bars = this.#lane?.bars ?? []
-    /** @type {[string, string][]} */
-    const figures = bars.filter((bar) => bar.from <= now).map((bar) => [
-      bar.attempt && bar.attempt > 1 && bar.kind !== 'identified' ? `${WORDS[bar.kind]} (try ${bar.attempt})` : WORDS[bar.kind],
-      formatDuration(Math.min(bar.to ?? now, now) - bar.from),
-    ])
-    return [['At', formatDuration(bars[0] ? bars[0].from - start : 0)], ...figures]
   }
 }

@@ -1,0 +1,108 @@
+"""Readers that pipeline, hang up, stall and come back: none is forgotten, none loses what the log still holds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from listeners.contract.log import Limits
+from tests.e2e.conftest import Start
+from tests.support.reader import read_stream
+from tests.support.servers import GatewayProcess, wait_until
+from tests.support.writing import Writer
+
+QUICK = {"TOOLCAST_HEARTBEAT": "1", "TOOLCAST_WRITE_TIMEOUT": "2"}
+REQUEST = b"GET /runs/rude/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+NEXT = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def watchers(gateway: GatewayProcess) -> int:
+    with urllib.request.urlopen(f"{gateway.url}/runs", timeout=5) as answer:
+        return int(json.load(answer)["runs"][0]["watchers"])
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_reader_that_pipelined_and_hung_up_is_noticed(start: Start, redis: Redis, loop: str) -> None:
+    """uvicorn tells only the last of pipelined requests that its client is gone; the stream looks for itself."""
+    writer = Writer(redis, "rude")
+    writer.start()
+    gateway = start(env={**QUICK, "UVICORN_LOOP": loop})
+    for _ in range(10):
+        with socket.create_connection(("127.0.0.1", gateway.port)) as sock:
+            sock.sendall(REQUEST + NEXT)
+            assert sock.recv(100)
+    wait_until("the streams of who hung up are closed", lambda: watchers(gateway) == 0, seconds=5)
+    assert "Traceback" not in gateway.output
+
+
+def test_a_reader_that_pipelined_and_takes_nothing_is_dropped(start: Start, redis: Redis) -> None:
+    """The server's record of the connection is of a later request by then; the stream still finds what to cut."""
+    writer = Writer(redis, "rude")
+    writer.start()
+    gateway = start(env=QUICK)
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.connect(("127.0.0.1", gateway.port))
+        sock.sendall(REQUEST + NEXT)
+        wait_until("the stream is open", lambda: watchers(gateway) == 1)
+        for _ in range(40):
+            writer.append(*(writer.event("x_pad", padding="x" * 3000) for _ in range(50)))
+        wait_until("the stalled reader is dropped", lambda: watchers(gateway) == 0, seconds=8)
+        asked = time.monotonic()
+        gateway.signal()
+        gateway.wait()
+        assert time.monotonic() - asked < 2
+
+
+async def test_falling_behind_twice_loses_nothing_that_redis_holds(start: Start, redis: Redis) -> None:
+    """Whoever has read from Redis, caught up with memory and fallen behind again reads on from Redis."""
+    writer = Writer(redis, "rude", limits=Limits(max_entries=100_000, max_bytes=10**9))
+    writer.start()
+    gateway = start()
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+    sock.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", gateway.port))
+    reader, connection = await asyncio.open_connection(sock=sock, limit=2**16)
+    connection.write(REQUEST.replace(b"/events", b"/events?format=ndjson"))
+    count, last, rest = 1, 0, b""
+    for _ in range(3):
+        for _ in range(24):
+            events = [writer.event("x_pad", padding="x" * 3000) for _ in range(100)]
+            await asyncio.to_thread(writer.append, *events)
+            count += len(events)
+        async with asyncio.timeout(20):
+            while last < count:
+                *lines, rest = (rest + await reader.read(65536)).split(b"\n")
+                for line in lines:
+                    if line.startswith(b'{"id"'):
+                        event = json.loads(line)
+                        assert event["type"] != "snapshot", f"{event['data']['reason']} behind {last}"
+                        last += 1
+                        assert event["id"].endswith(f"-{last}")
+    connection.close()
+
+
+async def test_resuming_from_everywhere_leaves_no_memory_behind(start: Start, redis: Redis) -> None:
+    """Bytes joined for one place of the log don't stay for every place that anybody ever came with."""
+    writer = Writer(redis, "rude")
+    writer.start()
+    writer.numbers(8_000, batch=400)
+    gateway = start()
+
+    def memory() -> int:
+        with Path(f"/proc/{gateway.pid}/status").open(encoding="ascii") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) // 1024
+
+    before = memory()
+    for first in range(0, 1_000, 50):
+        paths = (f"/runs/rude/events?after={writer.epoch}-{seq}" for seq in range(first, first + 50))
+        await asyncio.gather(*(read_stream(gateway.port, path, stop_after=1) for path in paths))
+    assert memory() - before < 40
