@@ -122,6 +122,10 @@ class LLMChain:
         """The handlers in their order."""
         return self._telling.handlers.given
 
+    def find_call(self, tool_call_id: str) -> ToolCall | None:
+        """Return the call that a result is of, as the model made it; the last one of that id."""
+        return self._conversation.find_call(tool_call_id)
+
     # --- Preparing ---
 
     def add_callback(self, handlers: ChainCallbacks | ChainListener) -> Self:

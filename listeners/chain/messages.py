@@ -6,7 +6,7 @@ They are frozen. A mapping that is given is copied, so that whoever made the val
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal, Self, get_args
 
 import msgspec
@@ -168,7 +168,14 @@ class ToolCall:
 
     def own(self) -> ToolCall:
         """Return the same call with arguments that nobody else holds."""
-        return replace(self, arguments=_own(self.arguments)) if self.arguments else self
+        if not self.arguments:
+            return self
+        # Not replace(), which would check it all again: this is done for every handler of every event.
+        own = object.__new__(type(self))
+        for name in _CALL_MEMBERS:
+            object.__setattr__(own, name, getattr(self, name))
+        object.__setattr__(own, "arguments", _own(self.arguments))
+        return own
 
     def completed(self) -> ToolCall:
         """Return the call as complete, its streamed arguments parsed; raises :class:`InvalidCall` if it can't be."""
@@ -185,6 +192,9 @@ class ToolCall:
         if not isinstance(arguments, dict):
             raise InvalidCall(self, "a json object is expected for tool arguments")
         return replace(self, status="complete", arguments=arguments)
+
+
+_CALL_MEMBERS: Final = tuple(member.name for member in fields(ToolCall))
 
 
 @dataclass(frozen=True, slots=True)

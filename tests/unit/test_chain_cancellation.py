@@ -297,3 +297,65 @@ async def test_a_time_out_around_the_run() -> None:
         async with asyncio.timeout(0.01):
             await chain.run()
     check_transcript(chain.messages)
+
+
+async def test_cancelled_while_siblings_of_a_raising_handler_stop() -> None:
+    """The cancellation goes before the handler's error, and is not swallowed."""
+    stopping = asyncio.Event()
+
+    async def slow_to_stop(arguments: Any, context: Any) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            stopping.set()
+            for _ in range(3):
+                await asyncio.sleep(0)
+            raise
+
+    def boom(chain: Any, made: ToolCall, result: Any) -> None:
+        raise ValueError("BOOM")
+
+    chain = chain_of(
+        [calls(call("c1", "a"), call("c2", "b"))],
+        atool("a", slow_to_stop),
+        atool("b"),
+        callbacks=[{"on_tool_execution_completed": boom}],
+    )
+    run = asyncio.create_task(chain.run())
+    await stopping.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    check_transcript(chain.messages)
+
+
+@pytest.mark.parametrize("cancel", [True, False])
+async def test_a_model_that_fails_to_close(cancel: bool) -> None:
+    """Neither swallows a cancellation nor takes a handler's place."""
+    waiting = asyncio.Event()
+
+    class Fails:
+        async def stream(self, messages: Any, tools: Any, hooks: Any) -> Any:
+            try:
+                yield [MessageDelta("x")]
+                waiting.set()
+                await asyncio.sleep(60)
+            finally:
+                raise RuntimeError("can't close")
+
+        def retry_on_fallback(self, error: Exception) -> bool:
+            return False
+
+    def boom(*args: Any) -> None:
+        raise ValueError("BOOM")
+
+    chain = chain_of(Fails(), callbacks=[] if cancel else [{"on_llm_new_delta": boom}])
+    run = asyncio.create_task(chain.run())
+    if not cancel:
+        assert "BOOM" in str((await run).error)
+        return
+    await waiting.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
