@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -127,7 +128,7 @@ async def test_byte_by_byte(side: Side) -> None:
 async def test_broken_off_at_many_bytes(side: Side) -> None:
     """A failed attempt, or the whole reply if all of it was there; never anything else."""
     body = side.sse(CALLS)
-    ends = set()
+    ends: set[str | None] = set()
     for cut in range(0, len(body), 13):
         record = Recorder()
         side.server.responses += [Response([body[:cut]], then="break")] * 3
@@ -212,7 +213,7 @@ async def test_a_server_that_wants_too_long_a_pause(side: Side) -> None:
 async def test_nobody_listens(side: Side) -> None:
     """connection_error, after all attempts."""
     record = Recorder()
-    chain = Side(side.name, type("Closed", (), {"port": 9})()).chain(record=record)  # type: ignore[arg-type]  # a port nobody listens on
+    chain = Side(side.name, cast(Any, SimpleNamespace(port=9))).chain(record=record)
     await chain.run()
     assert record.lines == ["lerr(connection_error)"] * 3 + ["err(connection_error)"]
 
@@ -354,7 +355,7 @@ async def test_thoughts_are_sent_back_as_they_were(server: WireServer) -> None:
     side = Side("anthropic", server)
     thinking = {"type": "thinking", "thinking": "", "signature": ""}
     use = {"type": "tool_use", "id": "c1", "name": "a", "input": {}}
-    events = [
+    events: list[dict[str, Any]] = [
         {"type": "content_block_start", "index": 0, "content_block": thinking},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "Hm"}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "sig"}},
@@ -405,6 +406,21 @@ async def test_a_raising_handler_of_a_head_ends_the_run(side: Side) -> None:
     outcome = await side.chain(record=record).run()
     assert outcome.error is not None and "BOOM" in outcome.error.message
     assert len(side.server.requests) == 1 and "lerr" not in str(record.lines)
+
+
+async def test_a_date_to_come_back_at(side: Side) -> None:
+    """Is honoured like seconds; one that has passed is now, and what is neither is ignored."""
+    side.refuses(429, retry_after="Wed, 21 Oct 2015 07:28:00 GMT")
+    side.refuses(429, retry_after="soon")
+    side.answers(("text", "Hi"), END)
+    assert (await side.chain().run()).text == "Hi"
+    assert side.slept == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("make", [OpenAIChat, AnthropicChat])
+def test_retries_cannot_be_negative(make: Any) -> None:
+    with pytest.raises(ValueError, match="retries can't be -1"):
+        make("m", api_key="k", retries=-1)
 
 
 def test_further_members_of_a_request() -> None:

@@ -217,7 +217,7 @@ def outcome_of(result: Any) -> str:
     if result.is_interrupt:
         return "held"
     word = {None: "ok", "exception": "raised", "timeout": "late", "unknown_tool": "unknown"}
-    return word.get(result.reason, result.reason)
+    return str(word.get(result.reason, result.reason))
 
 
 @settings(max_examples=250, deadline=None)

@@ -127,7 +127,7 @@ def openai_sse(parts: Sequence[Part]) -> bytes:
 def anthropic_sse(parts: Sequence[Part]) -> bytes:
     """Messages."""
     usage = next((part[1:] for part in parts if part[0] == "usage"), (1, 1))
-    message = {
+    message: dict[str, Any] = {
         "id": "m", "type": "message", "role": "assistant", "content": [], "model": "m", "stop_reason": None,
         "stop_sequence": None, "usage": {"input_tokens": usage[0], "output_tokens": 1},
     }  # fmt: skip

@@ -129,7 +129,7 @@ async def test_parse_args() -> None:
     """What it returns is what the body gets; anything but a mapping is an error."""
     good = tool("a", lambda a, c: a["y"], parse_args=lambda arguments: {"y": arguments.get("x", 7)})
     assert (await result_of(good)).content[0].content == "7"
-    bad = tool("a", "never", parse_args=lambda arguments: [1])  # type: ignore[arg-type]  # what is refused
+    bad = tool("a", "never", parse_args=lambda arguments: [1])
     result = await result_of(bad)
     assert result.content[0].content == "parse_args returned unexpected shape: [1]"
 
