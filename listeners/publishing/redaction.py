@@ -81,6 +81,8 @@ class Redaction:
             return "…"
         if isinstance(value, dict):
             return self._members(value, depth)
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return self._members(dict(zip(value._fields, value, strict=True)), depth)
         if isinstance(value, list | tuple):
             return [self.within(item, depth + 1) for item in value]
         return value

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import socket
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -106,3 +109,70 @@ async def test_resuming_from_everywhere_leaves_no_memory_behind(start: Start, re
         paths = (f"/runs/rude/events?after={writer.epoch}-{seq}" for seq in range(first, first + 50))
         await asyncio.gather(*(read_stream(gateway.port, path, stop_after=1) for path in paths))
     assert memory() - before < 40
+
+
+def test_a_redis_that_hangs_does_not_hold_up_the_end(start: Start, redis: Redis) -> None:
+    """Whoever asks for runs while Redis says nothing is answered before the gateway has to be gone."""
+    Writer(redis, "rude").start()
+    gateway = start()
+    pid = int(redis.info("server")["process_id"])
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        socks = [socket.create_connection(("127.0.0.1", gateway.port)) for _ in range(20)]
+        for sock in socks:
+            sock.sendall(b"GET /runs HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        asked = time.monotonic()
+        gateway.signal()
+        gateway.wait()
+        assert time.monotonic() - asked < 2.5
+        for sock in socks:
+            sock.close()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_a_reader_that_waits_for_a_redis_that_hangs_does_not_hold_up_the_end(
+    start: Start, redis: Redis
+) -> None:
+    """Whoever is served from Redis isn't waiting in the hub when the gateway stops, and must still hear of it."""
+    writer = Writer(redis, "rude")
+    writer.start()
+    for _ in range(40):
+        writer.append(*(writer.event("x_pad", padding="x" * 3000) for _ in range(50)))
+    gateway = start()
+    pid = int(redis.info("server")["process_id"])
+    with socket.create_connection(("127.0.0.1", gateway.port)) as watching:
+        watching.sendall(REQUEST.replace(b"/events", b"/events?from=now"))
+        wait_until("the run is in memory", lambda: b"snapshot" in watching.recv(1000))
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with socket.create_connection(("127.0.0.1", gateway.port)) as paging:
+                paging.sendall(REQUEST)
+                assert paging.recv(100)
+                time.sleep(0.3)
+                asked = time.monotonic()
+                gateway.signal()
+                gateway.wait()
+                assert time.monotonic() - asked < 2
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("path", ["/runs", "/runs/rude", "/runs/rude/events", "/healthz"])
+def test_other_methods_get_a_problem(shared_gateway: GatewayProcess, path: str) -> None:
+    request = urllib.request.Request(f"{shared_gateway.url}{path}", method="PUT")
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(request, timeout=5)
+    with caught.value as answer:
+        assert answer.code == 405
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert "GET" in answer.headers["allow"]
+
+
+async def test_a_line_for_people_steers_no_terminal(redis: Redis, shared_gateway: GatewayProcess) -> None:
+    writer = Writer(redis, "rude")
+    writer.start()
+    writer.append(writer.event("x_steps", progress="\x1b[2J", total="\x9b31m"))
+    writer.end()
+    received = await read_stream(shared_gateway.port, "/runs/rude/events?format=text")
+    assert "of" in received.text and not {"\x1b", "\x9b"} & set(received.text)
