@@ -8,9 +8,12 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
+from listeners.chain.binding import Binding, body_of
+from listeners.chain.docstrings import summary_of
 from listeners.invocation import Hooks
+from listeners.likeness import tool_name
 from listeners.wrapping import observe, wrap_tool
 
 __all__ = ["Function", "Title"]
@@ -88,6 +91,45 @@ class Function:
         put(self, "timeout", _seconds(name, timeout))
         put(self, "strict", strict)
         put(self, "options", {} if options is None else _mapping(name, "options", options))
+
+    @classmethod
+    def from_callable(
+        cls,
+        f: Callable[..., object],
+        /,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        display_text: str | None = None,
+        concurrent: bool = False,
+        in_thread: bool = True,
+        timeout: float | None = None,
+    ) -> Self:
+        """Make a tool of a plain callable, which is called as ``f(**arguments)``, converted to the annotated types.
+
+        Name, description and schema come from its name, docstring and signature: ``Annotated[T, "text"]`` and the
+        docstring describe parameters, one without default is required. A parameter annotated ``ToolContext`` is
+        given the call's and isn't in the schema. Missing, unconvertible and (without ``**kwargs``) unknown arguments
+        are an error result that tells the model what to change.
+
+        Raises ``TypeError`` with the parameter's name for one that can't be passed by keyword or has a type without
+        a JSON Schema, ``ValueError`` for a name that can't be one.
+        """
+        if not callable(f):
+            raise TypeError(f"{type(f).__name__} can't be called: give a callable, or a Function")
+        name = tool_name(f) if name is None else name
+        binding = Binding(f, name)
+        return cls(
+            name,
+            body_of(f, binding),
+            description=summary_of(f) if description is None else description,
+            parameters=binding.schema,
+            parse_args=binding,
+            display_text=display_text,
+            concurrent=concurrent,
+            in_thread=in_thread,
+            timeout=timeout,
+        )
 
 
 @wrap_tool.register
