@@ -59,7 +59,8 @@ class QuestionNotOpen(DecisionError):
     """The question was answered already, was called off, or never asked; nothing was changed.
 
     ``open`` is the position of the question that the call holds now, if it does: what the person answered is not
-    what would happen. ``answer`` is what another has answered, as far as that is known; ``status`` is the run's, or :data:`TAKEN`.
+    what would happen. ``answer`` is what another has answered, as far as that is known; ``status`` is the run's, or
+    :data:`TAKEN`.
     """
 
     def __init__(

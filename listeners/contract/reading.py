@@ -21,7 +21,7 @@ _SETTLES: Final = frozenset({"tool_execution_started", "tool_execution_completed
 
 @dataclass(frozen=True, slots=True)
 class KnownRun:
-    """A run as its log tells it: ``waiting`` and without calls if there is none.
+    """A run as its log tells it: ``waiting`` and without calls if there is none. ``keys`` are those of all its calls.
 
     ``questions`` holds, by the call's key, the position of the last ``tool_interrupted`` that nothing but a decision
     has followed: the call waits for an answer, or for being started with the one it has got.
@@ -29,12 +29,14 @@ class KnownRun:
 
     state: RunState
     questions: dict[str, Position]
+    keys: frozenset[str]
 
 
 def reading(keys: Keys) -> Exchange[KnownRun]:
     """Read and fold the log, a page a command."""
     state = waiting(keys.run)
     questions: dict[str, Position] = {}
+    calls: set[str] = set()
     first = "-"
     while True:
         reply = yield ("XRANGE", keys.log, first, "+", "COUNT", _PAGE)
@@ -46,10 +48,11 @@ def reading(keys: Keys) -> Exchange[KnownRun]:
             state = fold(state, entry.position, event)
             if event.call is None:
                 continue
+            calls.add(event.call.key)
             if event.type == "tool_interrupted":
                 questions[event.call.key] = entry.position
             elif event.type in _SETTLES:
                 questions.pop(event.call.key, None)
         if len(reply or ()) < _PAGE:
-            return KnownRun(state, questions)
+            return KnownRun(state, questions, frozenset(calls))
         first = f"({reply[-1][0].decode()}"

@@ -82,6 +82,12 @@ class Questions:
             self.impatient = True
         return future
 
+    def position(self, call: str) -> Position | None:
+        """Return where the question of ``call`` stands, if it is known."""
+        with self._lock:
+            question = self._by_call.get(call)
+            return question.position if question is not None else None
+
     # --- The flusher's side ---
 
     def placed(self, call: str, position: Position) -> None:

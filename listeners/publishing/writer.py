@@ -15,7 +15,7 @@ from listeners.contract.events import decode
 from listeners.contract.exchange import Command
 from listeners.contract.keys import Keys
 from listeners.contract.log import Appended, Batch, Fenced, Limits, Lost, Refused
-from listeners.publishing.outbox import Outbox, Queued
+from listeners.publishing.outbox import BEGINNINGS, Outbox, Queued
 from listeners.publishing.questions import Questions
 from listeners.publishing.sink import Stats
 
@@ -35,7 +35,8 @@ class Writer:
 
     ``owner`` says whether it may end the run: who has ``joined`` can't, nor can a forked child, which has joined the
     run that its parent began. The keys that these make up end in ``suffix``, since others go on counting too.
-    ``out``: another publisher has the run now, and nothing of this one is taken any more.
+    ``began``: Redis has taken it for the owner. ``out``: another publisher has the run now, and nothing of this one is
+    taken any more.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Writer:
         self.joined = joined
         self.owner = not joined
         self._wake = wake
-        self.ask = ask
+        self._ask = ask
         self.last_error: str | None = None
         self._begin()
         self.suffix = f"-{self.id[:4]}" if joined else ""
@@ -75,7 +76,7 @@ class Writer:
         self.status: str | None = None
         self._start: tuple[str, bytes] | None = None
         self.out = False
-        self._began = False
+        self.began = False
         self._number_anew()
 
     def _number_anew(self) -> None:
@@ -116,6 +117,14 @@ class Writer:
                 self.keys.run,
                 self.shown,
             )
+        self._wake(self)
+
+    def ask(self, command: Command) -> Future[Any]:
+        """Send one command between the batches and return its reply to be; it waits while Redis is away."""
+        return self._ask(command)
+
+    def wake(self) -> None:
+        """Have the flusher look at this writer: at its events, and at who waits for answers."""
         self._wake(self)
 
     @property
@@ -221,7 +230,7 @@ class Writer:
             first = batch.events[0]
             if first[0] == "run_started":
                 self._start = first
-            self._began = self._began or (self.owner and first[0] in ("run_started", "run_resumed"))
+            self.began = self.began or (self.owner and first[0] in BEGINNINGS and 0 not in answer.skipped)
             if answer.refused:
                 taken = dict(answer.places())
                 late = [type for index, (type, _) in enumerate(batch.events) if index not in taken]
@@ -241,7 +250,7 @@ class Writer:
 
     def heard(self, meta: list[bytes | None], decisions: list[Any]) -> None:
         """Take in how the run stands, and what was answered."""
-        owner = self.id if self._began and self.owner else None
+        owner = self.id if self.began and self.owner else None
         if not self.questions.read(meta, decisions, owner=owner):
             self._fenced(resumed=True)
 
