@@ -60,16 +60,24 @@ class QuestionNotOpen(DecisionError):
 
     ``open`` is the position of the question that the call holds now, if it does: what the person answered is not
     what would happen. ``answer`` is what another has answered, as far as that is known; ``status`` is the run's, or
-    :data:`TAKEN`.
+    :data:`TAKEN`; ``asking`` names calls of the run that do ask something.
     """
 
     def __init__(
-        self, run: str, call: str, *, status: str, open: Position | None = None, answer: Answer | None = None
+        self,
+        run: str,
+        call: str,
+        *,
+        status: str,
+        open: Position | None = None,
+        answer: Answer | None = None,
+        asking: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(run, call, _why_not_open(run, call, status, open, answer))
+        super().__init__(run, call, _why_not_open(run, call, status, open, answer, asking))
         self.status = status
         self.open = open
         self.answer = answer
+        self.asking = asking
 
 
 class EditRefused(DecisionError):
@@ -130,8 +138,14 @@ def deciding(
             raise RunNotFound(keys.run, call)
         given = yield from _recent_answers(keys)
         last = next((one for one in given if one.call == call and question in (None, one.question)), None)
+        others = yield ("HKEYS", keys.questions)
         raise QuestionNotOpen(
-            keys.run, call, status=_text(status), open=asked, answer=last.answer if last else None
+            keys.run,
+            call,
+            status=_text(status),
+            open=asked,
+            answer=last.answer if last else None,
+            asking=tuple(sorted(map(_text, others))),
         )
 
     asking = _read_event((yield ("XRANGE", keys.log, str(asked), str(asked))))
@@ -216,7 +230,14 @@ def _read_event(reply: Any) -> Event | None:
     return None
 
 
-def _why_not_open(run: str, call: str, status: str, open: Position | None, answer: Answer | None) -> str:
+def _why_not_open(
+    run: str,
+    call: str,
+    status: str,
+    open: Position | None,
+    answer: Answer | None,
+    asking: tuple[str, ...],
+) -> str:
     about = f"call {call} of run {run}"
     if open is not None:
         return f"{about} asks another question by now, at {open}: look at it, and answer that one"
@@ -227,7 +248,8 @@ def _why_not_open(run: str, call: str, status: str, open: Position | None, answe
         return f"{about} can't be answered any more: the run has ended ({status})"
     if status == TAKEN:
         return f"{about} is no longer this publisher's to wait for: another has started or resumed the run"
-    return f"{about} holds no open question"
+    others = f"; these do: {', '.join(asking[:10])}" if asking else ""
+    return f"{about} holds no open question{others}"
 
 
 def _text(value: Any) -> str:

@@ -196,7 +196,9 @@ class RunPublisher:
             decision = answer.result(timeout)
         except TimeoutError:
             answer.cancel()
-            raise TimeoutError(f"nobody has answered call {key} of run {self.run} within {timeout} s") from None
+            raise TimeoutError(
+                f"nobody has answered call {key} of run {self.run} within {timeout} s"
+            ) from None
         self.composer.decided(key, decision)
         return decision
 
