@@ -99,7 +99,7 @@ end
 local before = status
 local now = redis.call('TIME')
 local millis = tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000)
-if not alive or (begins and started) then
+if not alive or (begins and (started or ENDED[status])) then
   local previous = math.max(epoch or 0, known or 0)
   redis.call('DEL', log, meta, questions, decisions)
   former = owner and owner ~= writer and owner or nil

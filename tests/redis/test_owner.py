@@ -94,6 +94,15 @@ def test_whoever_begins_a_log_owns_it(redis: Redis) -> None:
     assert status(redis) == "completed"
 
 
+def test_a_log_that_holds_nothing_but_an_end_is_begun_anew(redis: Redis) -> None:
+    """Only ``run_started`` follows an end, and it does so whether or not the run had ever begun."""
+    first = Writer(redis, "run_1", name="first")
+    first.end()
+    second = owner(redis, "second")
+    assert second.epoch is not None and first.epoch is not None and second.epoch > first.epoch
+    assert types(redis) == ["run_started"]
+
+
 def test_an_interrupted_run_is_resumed_by_another_and_goes_on_in_its_epoch(redis: Redis) -> None:
     former = owner(redis)
     former.append(former.event("run_interrupted"))
