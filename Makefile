@@ -10,12 +10,12 @@ ARGS ?=
 NODE = $$(node -e 'process.exit(parseInt(process.versions.node) < 20)' 2>/dev/null && echo node || \
 	$(BIN)/python -c 'import pathlib, playwright; print(pathlib.Path(playwright.__file__).parent / "driver" / "node")')
 
-.PHONY: demo test lint format coverage bench chromium clean
+.PHONY: demo test lint format coverage bench programs clean
 
 demo: $(VENV)/installed-gateway
 	@$(BIN)/toolcast demo $(ARGS)
 
-test: $(VENV)/installed-dev chromium
+test: $(VENV)/installed-dev programs
 	$(BIN)/python -m pytest $(ARGS)
 	$(NODE) --test tests/web/*.test.js
 
@@ -28,19 +28,26 @@ format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-coverage: $(VENV)/installed-dev chromium
+coverage: $(VENV)/installed-dev programs
 	$(BIN)/coverage run -m pytest $(ARGS)
 	$(BIN)/coverage report --show-missing --skip-covered
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks.fanout $(ARGS)
 
-# Debian's browser where it can be installed, else Playwright's own.
-chromium: $(VENV)/installed-dev
-	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
-	then apt-get update -q && apt-get install -y -q --no-install-recommends chromium; \
-	else $(BIN)/playwright install chromium; fi
+# What tests drive: Debian's where it can be installed, else Playwright's own browser and what is there.
+programs: $(VENV)/installed-dev
+	@missing=; for program in chromium nginx curl jq; do \
+		command -v $$program >/dev/null || missing="$$missing $$program"; \
+	done; \
+	if [ -z "$$missing" ]; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		export DEBIAN_FRONTEND=noninteractive; apt-get update -q && \
+		apt-get install -y -q --no-install-recommends $$(echo $$missing | sed s/nginx/nginx-light/); \
+	else \
+		echo "Not installed, so that some tests are skipped:$$missing"; \
+		command -v chromium >/dev/null || command -v google-chrome >/dev/null || $(BIN)/playwright install chromium; \
+	fi
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

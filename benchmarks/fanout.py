@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -59,7 +60,7 @@ class Bench:
         """Measure CPU per delivery (µs) and latency (ms) at a steady rate."""
         load = self.load
         events = round(load.rate * load.seconds)
-        found = self._deliver(server, events=events, rate=load.rate, seconds=load.seconds + 10)
+        found = self._deliver(server, events=events, rate=load.rate, seconds=2 * load.seconds + 10)
         return {
             "cpu_us": found["server_cpu_s"] / found["deliveries"] * 1e6,
             "p50_ms": found["p50_ms"],
@@ -71,9 +72,14 @@ class Bench:
         }
 
     def burst(self, server: rigs.Server) -> dict[str, float]:
-        """Measure deliveries a second, from the first event's stamp to the last delivery, of events sent at once."""
+        """Measure how events sent at once go out: deliveries a second from the first to the last delivery, and the
+        time (ms) from the first event's stamp until every reader has everything."""
         found = self._deliver(server, events=self.load.burst, rate=0, seconds=20)
-        return {"burst_per_s": found["deliveries"] / found["span_s"], "missing": found["missing"]}
+        return {
+            "burst_per_s": found["deliveries"] / found["span_s"],
+            "burst_ms": found["whole_s"] * 1e3,
+            "missing": found["missing"],
+        }
 
     def idle(self, server: rigs.Server) -> dict[str, float]:
         """Measure the memory (bytes) that a reader who gets nothing costs the server."""
@@ -184,6 +190,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     allow_many_files()
     load = Load(seconds=given.seconds or (2.0 if given.quick else Load.seconds))
+    if (busy := os.getloadavg()[0]) > 1:
+        _progress(
+            f"the machine is busy (load {busy:.1f}): whoever waits for a core writes less often and more at once"
+        )
     advice = rigs.missing_nchan()
     if advice is not None:
         _progress(advice)

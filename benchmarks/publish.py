@@ -25,8 +25,8 @@ from listeners.contract.keys import Keys
 from listeners.contract.log import Appended, Batch, Limits, append_script, read_append_reply
 
 EVENT_TYPE: Final = "tool_progress"
-_TAKEN: Final = b"HTTP/1.1 20"
-_REFUSED: Final = re.compile(rb"HTTP/1\.1 [345]")
+_ANSWER: Final = re.compile(rb"\r\n\r\n.*last message id: \d+:\d+$", re.DOTALL)
+"""The end of what nchan answers to a publisher."""
 
 
 class Target(Protocol):
@@ -92,46 +92,41 @@ class Log:
 class Nchan:
     """Channels of an nchan: one request an event, on a connection kept open for each run.
 
-    Requests are pipelined, so that nchan is measured and not the round trips of its publisher.
+    A connection has one request under way, as HTTP clients have; all connections together keep nchan at work.
     """
 
     def __init__(self, url: str, runs: Sequence[str]) -> None:
         parts = urlsplit(url)
         self._sockets = {run: socket.create_connection((parts.hostname, parts.port), 30) for run in runs}
-        self._unanswered = dict.fromkeys(runs, 0)
-        self._tails = dict.fromkeys(runs, b"")
+        self._under_way: set[str] = set()
 
     def one(self, run: str, event: bytes) -> None:
-        self._send(run, [event])
-        if self._unanswered[run] >= 50:
-            self._read(run, 25)
+        self._finish(run)
+        request = (
+            f"POST /pub/{run} HTTP/1.1\r\nHost: localhost\r\nX-EventSource-Event: {EVENT_TYPE}\r\n"
+            f"Content-Length: {len(event)}\r\n\r\n"
+        )
+        self._sockets[run].sendall(request.encode() + event)
+        self._under_way.add(run)
 
     def burst(self, events: Sequence[tuple[str, bytes]]) -> None:
-        for run, batch in _by_run(events).items():
-            self._send(run, batch)
+        for run, event in events:
+            self.one(run, event)
 
     def settle(self) -> None:
-        for run, count in self._unanswered.items():
-            self._read(run, count)
+        for run in self._sockets:
+            self._finish(run)
 
-    def _send(self, run: str, events: Sequence[bytes]) -> None:
-        head = (
-            f"POST /pub/{run} HTTP/1.1\r\nHost: localhost\r\nX-EventSource-Event: {EVENT_TYPE}\r\n".encode()
-        )
-        requests = [b"%bContent-Length: %d\r\n\r\n%b" % (head, len(event), event) for event in events]
-        self._sockets[run].sendall(b"".join(requests))
-        self._unanswered[run] += len(events)
-
-    def _read(self, run: str, at_least: int) -> None:
-        # Answers are counted by how they begin; the last bytes may hold the first half of that.
-        held = self._tails[run]
-        while held.count(_TAKEN) < at_least:
-            got = self._sockets[run].recv(1 << 18)
-            if not got or _REFUSED.search(held):
-                raise RuntimeError(f"nchan took nothing more after {held[-300:]!r}")
-            held += got
-        self._unanswered[run] -= held.count(_TAKEN)
-        self._tails[run] = held[1 - len(_TAKEN) :]
+    def _finish(self, run: str) -> None:
+        if run not in self._under_way:
+            return
+        answer = b""
+        while not _ANSWER.search(answer):
+            got = self._sockets[run].recv(65_536)
+            answer += got
+            if not got or not answer.startswith(b"HTTP/1.1 20"):
+                raise RuntimeError(f"nchan took nothing more: {answer[:300]!r}")
+        self._under_way.remove(run)
 
 
 def _by_run(events: Sequence[tuple[str, bytes]]) -> dict[str, list[bytes]]:

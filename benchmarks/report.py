@@ -38,6 +38,7 @@ GOALS: Final = (
     Goal("missing", "deliveries missing", 0, of_nchan=False),
 )
 _ALSO_SHOWN: Final = {
+    "burst_ms": "burst, publish to last, ms",
     "p50_ms": "latency p50, ms",
     "p99_ms": "latency p99, ms",
     "per_read": "deliveries in a read",

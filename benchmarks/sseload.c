@@ -31,7 +31,7 @@ typedef struct {
 } Reader;
 
 typedef struct {
-  uint64_t events, bytes, reads, dead, answered, first_stamp, last_arrival, seen;
+  uint64_t events, bytes, reads, dead, answered, first_stamp, first_arrival, last_arrival, seen;
   size_t samples;
   uint64_t *latencies;
 } Totals;
@@ -81,6 +81,7 @@ static void count(Reader *reader, Totals *totals, uint64_t arrival) {
   totals->events++;
   reader->events++;
   if (!totals->first_stamp || reader->stamp < totals->first_stamp) totals->first_stamp = reader->stamp;
+  if (!totals->first_arrival) totals->first_arrival = arrival;
   totals->last_arrival = arrival;
   // Every seventh: coprime with the readers of a run, so all of them are sampled.
   if (totals->seen++ % 7 == 0 && totals->samples < SAMPLES)
@@ -153,11 +154,11 @@ static void report(const Reader *readers, int n, Totals *totals) {
   getrusage(RUSAGE_SELF, &used);
   double cpu = used.ru_utime.tv_sec + used.ru_stime.tv_sec + (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
   printf("{\"deliveries\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"reads\":%" PRIu64 ",\"dead\":%" PRIu64
-         ",\"least\":%" PRIu64 ",\"most\":%" PRIu64 ",\"span_s\":%.6f,\"p50_ms\":%.3f,\"p99_ms\":%.3f"
+         ",\"least\":%" PRIu64 ",\"most\":%" PRIu64 ",\"span_s\":%.6f,\"whole_s\":%.6f,\"p50_ms\":%.3f,\"p99_ms\":%.3f"
          ",\"max_ms\":%.3f,\"cpu_s\":%.3f}\n",
          totals->events, totals->bytes, totals->reads, totals->dead, least, most,
-         totals->events ? (totals->last_arrival - totals->first_stamp) / 1e9 : 0.0, latency[0], latency[1],
-         latency[2], cpu);
+         (totals->last_arrival - totals->first_arrival) / 1e9, (totals->last_arrival - totals->first_stamp) / 1e9,
+         latency[0], latency[1], latency[2], cpu);
 }
 
 int main(int argc, char **argv) {

@@ -13,6 +13,7 @@ from typing import Any
 from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gateway.fanout.history import History
 from gateway.fanout.hub import SHED_EVERY, Hub
 from gateway.fanout.relay import Relay
 from gateway.fanout.states import States
@@ -80,22 +81,24 @@ class Gateway:
         settings = self.settings
         loop = asyncio.get_running_loop()
         wheel = Wheel(loop.time)
-        relay = Relay(settings.redis, settings.prefix, memory=settings.run_memory, page=settings.page)
+        history = History(settings.redis, settings.prefix, page=settings.page)
+        relay = Relay(settings.redis, settings.prefix, history, memory=settings.run_memory)
         hub = Hub(relay, wheel, linger=settings.linger, memory=settings.memory)
         exit = DrainFirst(partial(loop.call_soon_threadsafe, hub.drain))
         exit.install()
         self._access.served_by(exit.server)
-        states = States(relay)
+        states = States(history)
         streams = Streams(
             settings=settings,
             hub=hub,
             relay=relay,
+            history=history,
             states=states,
             wheel=wheel,
             connections=Connections(exit.server),
             clock=time.time,
         )
-        runs = Runs(hub=hub, relay=relay, states=states, access=self._access)
+        runs = Runs(hub=hub, history=history, states=states, access=self._access)
         wheel.add(SHED_EVERY, hub.shed)
         turning = asyncio.create_task(_turn(wheel), name="toolcast wheel")
         relay.start(time.time)
@@ -118,6 +121,7 @@ class Gateway:
             turning.cancel()
             await asyncio.gather(turning, return_exceptions=True)
             await relay.stop()
+            await history.close()
 
     # -- requests -----------------------------------------------------------------------------------------------
 

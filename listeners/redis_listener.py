@@ -110,7 +110,7 @@ class RedisListener:
         composer = self._composer()
         if composer is not None:
             text = _text(error)
-            data = composer.policy.failure(text, _reason(call, text))
+            data = composer.policy.failure(text, _reason(call))
             composer.publish("tool_execution_failed", self._told(composer, chain, call), data)
 
     @harmless
@@ -188,11 +188,11 @@ def _interrupt(composer: Composer, chain: object, held: Any) -> dict[str, Any]:
     return {"key": key, "message": held.message, "data": dict(held.data)}
 
 
-def _reason(call: ToolCall, text: str) -> FailureReason:
+def _reason(call: ToolCall) -> FailureReason:
     if call.result is not None and call.result.reason is not None:
         return call.result.reason
-    # A chain says the reason. Without one, the shape in which exceptions are told to models gives them away.
-    return "exception" if text.startswith("ERROR: (") else "error"
+    # A chain says the reason. Without one the text may be anything, an exception's included, so it stays here.
+    return "exception"
 
 
 def _text(content: str | Sequence[ContentPart]) -> str:

@@ -7,14 +7,16 @@ when the source brings something. It knows neither Redis nor HTTP.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final, Protocol, TypeVar
 
 from gateway.fanout.frames import Format
 from gateway.fanout.runlog import Chunk, RunLog, TypeFilter, encode_entries
 from gateway.fanout.wheel import Wheel
 
 __all__ = ["Hub", "Source", "Subscription", "Watch"]
+
+T = TypeVar("T")
 
 SHED_EVERY: Final = 2.0
 """Seconds between two looks at the memory of all runs."""
@@ -80,7 +82,7 @@ class Watch:
 class Subscription:
     """One reader: a position in a log plus a wake-up, never a queue."""
 
-    __slots__ = ("_pass_on", "_waker", "closed", "format", "log", "seq", "types", "watch")
+    __slots__ = ("_pass_on", "_reading", "_waker", "closed", "format", "log", "seq", "types", "watch")
 
     def __init__(self, watch: Watch, format: Format, types: TypeFilter | None) -> None:
         self.watch = watch
@@ -91,6 +93,7 @@ class Subscription:
         self.closed = False
         self._waker: asyncio.Future[None] | None = None
         self._pass_on: Callable[[], bool] | None = None
+        self._reading: asyncio.Timeout | None = None
 
     def move(self, log: RunLog, seq: int) -> None:
         """Stand behind ``seq`` of ``log``."""
@@ -162,6 +165,20 @@ class Subscription:
         """The run has brought something."""
         if self._waker is not None and not self._waker.done() and not (self._pass_on and self._pass_on()):
             self._waker.set_result(None)
+
+    async def read(self, answer: Awaitable[T]) -> T:
+        """Await ``answer`` of a server that may hang; raises ``TimeoutError`` once the gateway stops."""
+        try:
+            async with asyncio.timeout(None) as self._reading:
+                return await answer
+        finally:
+            self._reading = None
+
+    def drain(self) -> None:
+        """End what the reader waits for, since the gateway stops."""
+        if self._reading is not None:
+            self._reading.reschedule(asyncio.get_running_loop().time())
+        self.wake()
 
     def wake(self) -> None:
         """End the present :meth:`wait`, if there is one."""
@@ -255,7 +272,7 @@ class Hub:
         """Ask every stream to end; new ones are refused by whoever sees ``draining``."""
         self.draining = True
         for subscription in list(self._subscriptions):
-            subscription.wake()
+            subscription.drain()
         if not self._subscriptions:
             self._empty.set()
 

@@ -1,4 +1,4 @@
-"""Redis into the hub: pub/sub for what happens, the stream for what was missed. The only reader of Redis.
+"""Redis into the hub: pub/sub for what happens, the stream for what was missed.
 
 A run is watched in this order: subscribe to its channel, wait for Redis to confirm, read the log up to its head, then
 follow the channel. What arrives while the log is being read waits its turn; what was read twice is recognised by its
@@ -9,29 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import structlog
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
+from gateway.fanout.history import History
 from gateway.fanout.hub import Watch
 from gateway.fanout.runlog import RunLog
-from listeners.contract.events import is_run_id
-from listeners.contract.keys import Keys, runs_channel, runs_index
-from listeners.contract.log import Entry, read_entries, read_message
+from listeners.contract.keys import Keys, runs_channel
+from listeners.contract.log import Entry, read_message
 from listeners.contract.position import Position
 
 __all__ = ["Relay"]
 
-PAGE_ENTRIES: Final = 500
-"""Entries asked for at once while a log is read."""
 PENDING_EVENTS: Final = 5_000
 """Events kept aside while a log is read; more than that and the stream is read again instead."""
 RECONNECT_MOST: Final = 2.0
@@ -53,18 +51,16 @@ class _Following:
 
 
 class Relay:
-    """Follows the watched runs on one pub/sub connection and reads history over a small pool.
+    """Follows the watched runs on one pub/sub connection; ``history`` says what was before and what was missed.
 
-    ``memory`` bounds the bytes of JSON a run keeps in this process, ``page`` the bytes read for one reader at once.
+    ``memory`` bounds the bytes of JSON a run keeps in this process.
     """
 
-    def __init__(
-        self, url: str, namespace: str, *, memory: int = 1024 * 1024, page: int = 256 * 1024
-    ) -> None:
+    def __init__(self, url: str, namespace: str, history: History, *, memory: int = 1024 * 1024) -> None:
         self._url = url
         self._namespace = namespace
         self._memory = memory
-        self._page = page
+        self._history = history
         self._following: dict[str, _Following] = {}
         self._channels: dict[bytes, _Following] = {}
         self._pubsub: PubSub | None = None
@@ -74,17 +70,6 @@ class Relay:
         """``time.time()``-like seconds since when Redis is away; ``None`` while the relay stands."""
         self.stood = False
         """Whether the relay has ever stood."""
-        # Commands get bounded waits; the pub/sub connection must outlive any silence.
-        self.redis = Redis(
-            connection_pool=BlockingConnectionPool.from_url(
-                url,
-                max_connections=16,
-                timeout=5,
-                socket_timeout=5,
-                socket_connect_timeout=2,
-                retry=Retry(NoBackoff(), 1),
-            )
-        )
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -100,9 +85,6 @@ class Relay:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._runner = None
-        await self.redis.aclose()
-        # The pool was given to the client, which therefore leaves it open.
-        await self.redis.connection_pool.disconnect()
 
     async def _run(self) -> None:
         attempt = 0
@@ -244,8 +226,9 @@ class Relay:
                 await self._fill(watch)
                 if not following.again:
                     break
-        except _REDIS_TROUBLE as error:
-            # The pub/sub connection has its own ways to notice; without this a hole would stay until the next event.
+        except Exception as error:
+            # The pub/sub connection has its own ways to notice; without this a hole would stay until the next event,
+            # and after a mistake of ours the run would be deaf for good.
             log.warning("could not read a run's log", run=watch.run, error=str(error) or type(error).__name__)
             following.pending.clear()
             await asyncio.sleep(random.uniform(0.1, 0.5))
@@ -266,18 +249,17 @@ class Relay:
     async def _fill(self, watch: Watch) -> None:
         run_log = watch.log
         if run_log is not None:
-            while entries := await self._range(watch.run, run_log.position):
-                if entries[0].position != (run_log.epoch, run_log.head + 1):
-                    break  # another epoch, or the log has lost its beginning: the tail is read afresh
+            while entries := await self._history.page(watch.run, run_log.position, any_epoch=True):
                 for entry in entries:
-                    if entry.position.epoch == run_log.epoch:
-                        run_log.append(entry)
+                    if entry.position != (run_log.epoch, run_log.head + 1):
+                        break  # another epoch, or entries are gone: the tail is read afresh
+                    run_log.append(entry)
                 watch.brought()
-                if entries[-1].position.epoch != run_log.epoch:
+                if run_log.position != entries[-1].position:
                     break
             else:
                 return
-        tail = await self._tail(watch.run)
+        tail = await self._history.tail(watch.run, self._memory)
         if not tail:
             return
         epoch = tail[-1].position.epoch
@@ -285,67 +267,3 @@ class Relay:
         for entry in tail:
             fresh.append(entry)
         watch.log = fresh
-
-    async def _range(self, run: str, after: Position) -> list[Entry]:
-        key = Keys(run, self._namespace).log
-        return read_entries(await self.redis.xrange(key, min=f"({after}", count=PAGE_ENTRIES))
-
-    async def _tail(self, run: str) -> list[Entry]:
-        """Read the newest entries of the newest epoch, as many as are kept in memory, oldest first."""
-        key = Keys(run, self._namespace).log
-        newest_first: list[Entry] = []
-        size = 0
-        before = "+"
-        while size < self._memory:
-            entries = read_entries(await self.redis.xrevrange(key, max=before, count=PAGE_ENTRIES))
-            for entry in entries:
-                follows = not newest_first or entry.position == (
-                    newest_first[-1].position.epoch,
-                    newest_first[-1].position.seq - 1,
-                )
-                if not follows:
-                    return newest_first[::-1]
-                newest_first.append(entry)
-                size += len(entry.event)
-            if len(entries) < PAGE_ENTRIES:
-                break
-            before = f"({entries[-1].position}"
-        return newest_first[::-1]
-
-    async def page(self, run: str, after: Position) -> list[Entry]:
-        """Read what follows ``after`` in its epoch for a reader whose place has left memory: about ``page`` bytes.
-
-        Raises a ``RedisError`` or ``OSError`` while Redis is away.
-        """
-        key = Keys(run, self._namespace).log
-        found: list[Entry] = []
-        size, count = 0, 32
-        while size < self._page:
-            reply = await self.redis.xrange(
-                key, min=f"({after}", max=f"{after.epoch}-{2**64 - 1}", count=count
-            )
-            entries = read_entries(reply)
-            found += entries
-            size += sum(len(entry.event) for entry in entries)
-            if len(entries) < count:
-                break
-            after = entries[-1].position
-            # Entries differ a hundredfold in size: ask for as many as should fill the page.
-            count = max(1, min(PAGE_ENTRIES, (self._page - size) * len(found) // size))
-        return found
-
-    async def head(self, run: str) -> Position | None:
-        """Where the run's log ends in Redis now; ``None`` if there is none. Raises as :meth:`page` does."""
-        entries = read_entries(await self.redis.xrevrange(Keys(run, self._namespace).log, count=1))
-        return entries[0].position if entries else None
-
-    async def latest(
-        self, offset: int, count: int, fields: Sequence[str]
-    ) -> list[tuple[str, list[bytes | None]]]:
-        """Read runs of the index from the newest on, each with ``fields`` of its meta. Raises as :meth:`page` does."""
-        members: Any = await self.redis.zrevrange(runs_index(self._namespace), offset, offset + count - 1)
-        runs = [run for run in (member.decode("utf-8", "replace") for member in members) if is_run_id(run)]
-        async with self.redis.pipeline(transaction=False) as pipeline:
-            for run in runs:
-                pipeline.hmget(Keys(run, self._namespace).meta, list(fields))
-            return list(zip(runs, await pipeline.execute(), strict=True))

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.fanout.relay import Relay
+from gateway.fanout.history import History
 from gateway.fanout.runlog import RunLog
 from listeners.contract.events import InvalidEvent, decode, encode, format_time
 from listeners.contract.fold import RunState, SnapshotReason, fold, snapshot_event, waiting
@@ -27,8 +27,8 @@ KEPT: Final = 512
 class States:
     """States of runs, folded on demand."""
 
-    def __init__(self, relay: Relay) -> None:
-        self._relay = relay
+    def __init__(self, history: History) -> None:
+        self._history = history
         self._states: OrderedDict[str, RunState] = OrderedDict()
         self._locks: dict[str, asyncio.Lock] = {}
         self._snapshots: OrderedDict[tuple[str, str, str, bool], Entry] = OrderedDict()
@@ -77,10 +77,11 @@ class States:
             if run_log is not None and run_log.epoch == start.epoch and run_log.holds(start.seq):
                 entries = run_log.entries(start.seq)
             else:
-                entries = await self._relay.page(run, start)
+                entries = await self._history.page(run, start)
             if not entries:
                 break
-            state = _fold_entries(state, entries, position)
+            # Kept at each step: whoever is cut off here has not worked for nothing.
+            state = self._states[run] = _fold_entries(state, entries, position)
             start = min(entries[-1].position, position)
             await asyncio.sleep(0)  # ten thousand entries must not hold up who is being served
         self._states[run] = state

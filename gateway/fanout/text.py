@@ -37,7 +37,7 @@ def line(entry: Entry) -> str:
         return _snapshot(event)
     if entry.type in TERMINAL_TYPES:
         return ""  # The end is told from the whole run: `ending`.
-    clock = event.time[11:24] or f"{'':13}"
+    clock = _clean(event.time[11:24]) or f"{'':13}"
     if event.call is None:
         text = f"{clock}  · {_clean(entry.type)}{_detail(event)}\n"
         return _heading(event.data.get("title"), event.time) + text if entry.type == "run_started" else text
@@ -69,7 +69,7 @@ def seconds(start: str | None, end: str | None) -> float | None:
 
 
 def _heading(title: Any, time: str) -> str:
-    return f"{_clean(str(title)) if title else 'Run'}  {time[:10]}\n\n"
+    return f"{_clean(str(title)) if title else 'Run'}  {_clean(time[:10])}\n\n"
 
 
 def _snapshot(event: Event) -> str:
@@ -90,7 +90,7 @@ def _detail(event: Event) -> str:
     data = event.data
     parts = []
     if "progress" in data and "total" in data:
-        parts.append(f"{data['progress']} of {data['total']}")
+        parts.append(_cut(_clean(f"{data['progress']} of {data['total']}"), 60))
     for name in ("message", "result_summary", "reason", "code"):
         value = data.get(name)
         if isinstance(value, str) and value and value != "error":

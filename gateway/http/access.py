@@ -34,6 +34,9 @@ _TODAY: Final = (
     "Keys come with a later version; an application that mounts the gateway can decide with authorize=."
 )
 
+AUTHORIZE: Final = 2.0
+"""Seconds that ``authorize`` may take: one that hangs would hold up the host's end, since nothing else ends it."""
+
 _log = structlog.get_logger("toolcast.access")
 
 
@@ -95,7 +98,8 @@ class Access:
         """Return the grant for ``action`` on ``run``; raises :class:`Problem` 403 for a no.
 
         A 401 or 403 that ``authorize`` raises as an ``HTTPException`` is passed on with its text. An ``authorize``
-        that breaks, or answers neither a bool nor a :class:`Grant`, is a 500 and logged: it never lets pass.
+        that breaks, or answers neither a bool nor a :class:`Grant`, is a 500, one that takes more than 2 s a 503, both
+        logged: neither ever lets pass.
         """
         self.guard(scope)
         if self._authorize is None:
@@ -103,7 +107,15 @@ class Access:
 
         about = action if run is None else f"{action} {run}"
         try:
-            answer = await self._authorize(Request(scope), action, run)
+            async with asyncio.timeout(AUTHORIZE):
+                answer = await self._authorize(Request(scope), action, run)
+        except TimeoutError:
+            _log.error("authorize took too long", action=action, run=run, seconds=AUTHORIZE)
+            raise Problem(
+                503,
+                "Authorization timed out",
+                f"The application didn't answer in {AUTHORIZE} s over {about}.",
+            ) from None
         except HTTPException as refusal:
             if refusal.status_code not in {401, 403}:
                 raise

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from starlette.types import Scope, Send
+from starlette.types import Receive, Scope, Send
 
 __all__ = ["Connections", "DrainFirst", "is_servers_own"]
 
@@ -70,14 +70,15 @@ class Connections:
         self._server = server
         self._known: dict[int, Any] = {}
 
-    def transport(self, scope: Scope, send: Send) -> asyncio.Transport | None:
-        """Return the transport under a request, or ``None`` if it can't be found or is closed.
+    def transport(self, scope: Scope, receive: Receive) -> asyncio.Transport | None:
+        """Return the transport under a request, ``None`` if it can't be found.
 
-        uvicorn's own ``send`` leads to it; behind a middleware's, the header list does that a request shares with
-        its connection.
+        uvicorn's ``receive`` is a method of what holds it. Behind a middleware with a ``receive`` of its own the
+        header list leads to it, which a request shares with its connection.
         """
-        if is_servers_own(send):
-            return getattr(send, "__self__").transport  # type: ignore[no-any-return]  # noqa: B009  # uvicorn's object
+        held: asyncio.Transport | None = getattr(getattr(receive, "__self__", None), "transport", None)
+        if held is not None:
+            return held
         headers = scope["headers"]
         protocol = self._known.get(id(headers))
         if protocol is None or protocol.headers is not headers:

@@ -65,8 +65,8 @@ class EventsEndpoint:
         try:
             check_read_only(scope)
             asked = Asked.read(scope, wait=self._streams.settings.wait)
-            await self._access.check(scope, "subscribe", asked.run)
-            await EventStream(self._streams, asked, scope, receive, send).run(headers)
+            grant = await self._access.check(scope, "subscribe", asked.run)
+            await EventStream(self._streams, asked, grant, scope, receive, send).run(headers)
         except Problem as problem:
             await problem.with_headers(headers)(scope, receive, send)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -10,8 +11,8 @@ import msgspec
 from redis.exceptions import RedisError
 from starlette.types import Scope
 
+from gateway.fanout.history import History
 from gateway.fanout.hub import Hub
-from gateway.fanout.relay import Relay
 from gateway.fanout.states import States
 from gateway.http.access import Access
 from gateway.http.asked import run_of
@@ -20,6 +21,8 @@ from listeners.contract.events import format_time
 
 __all__ = ["Runs"]
 
+ANSWER: Final = 1.5
+"""Seconds that Redis may take: a server that hangs must not hold up the gateway's own end."""
 PAGE_MOST: Final = 200
 """Runs in one answer at most; 50 unless asked otherwise."""
 
@@ -29,9 +32,9 @@ _FIELDS: Final = ("status", "title", "started", "updated", "ended", "calls")
 class Runs:
     """Answers ``GET /runs`` and ``GET /runs/{run}``: status, headers and JSON."""
 
-    def __init__(self, *, hub: Hub, relay: Relay, states: States, access: Access) -> None:
+    def __init__(self, *, hub: Hub, history: History, states: States, access: Access) -> None:
         self._hub = hub
-        self._relay = relay
+        self._history = history
         self._states = states
         self._access = access
 
@@ -43,7 +46,8 @@ class Runs:
         run = run_of(scope)
         await self._access.check(scope, "subscribe", run)
         try:
-            head = await self._relay.head(run)
+            async with asyncio.timeout(ANSWER):
+                head = await self._history.head(run)
             if head is None:
                 raise Problem(
                     404, "No such run", f"Nobody has published run {run!r}, or its log has expired."
@@ -52,7 +56,8 @@ class Runs:
             headers = [(b"etag", etag), (b"cache-control", b"no-cache")]
             if etag in dict(scope["headers"]).get(b"if-none-match", b""):
                 return 304, headers, b""
-            state = await self._states.at(run, head)
+            async with asyncio.timeout(ANSWER):
+                state = await self._states.at(run, head)
         except (RedisError, OSError) as error:
             raise _redis_away() from error
         return 200, headers, msgspec.json.encode(state)
@@ -66,7 +71,8 @@ class Runs:
         limit = _number(query, "limit", 50, least=1, most=PAGE_MOST)
         offset = _number(query, "offset", 0, least=0, most=1_000_000)
         try:
-            found = await self._relay.latest(offset, limit + 1, _FIELDS)
+            async with asyncio.timeout(ANSWER):
+                found = await self._history.latest(offset, limit + 1, _FIELDS)
         except (RedisError, OSError) as error:
             raise _redis_away() from error
         more = len(found) > limit

@@ -17,12 +17,14 @@ from redis.exceptions import RedisError
 from starlette.types import Receive, Scope, Send
 
 from gateway.fanout.frames import CONTENT_TYPES, HEARTBEATS, Format, comment, frame, preamble
+from gateway.fanout.history import History
 from gateway.fanout.hub import Hub
 from gateway.fanout.relay import Relay
 from gateway.fanout.runlog import encode_entries
 from gateway.fanout.states import States
 from gateway.fanout.text import ending
 from gateway.fanout.wheel import Wheel
+from gateway.http.access import Grant
 from gateway.http.asked import Asked
 from gateway.http.connections import Connections
 from gateway.http.problems import Header, Problem
@@ -38,6 +40,9 @@ __all__ = ["EventStream", "Streams"]
 LOOK_UP: Final = 2.0
 """Seconds to ask Redis where a run stands before the headers are sent, for answers that depend on it."""
 
+EXPIRY_DRAIN: Final = 0.5
+"""Seconds that a reader whose permission has run out gets to take its last bytes."""
+
 log = structlog.get_logger("toolcast.stream")
 
 
@@ -50,6 +55,7 @@ class Streams:
         settings: Settings,
         hub: Hub,
         relay: Relay,
+        history: History,
         states: States,
         wheel: Wheel,
         connections: Connections,
@@ -58,6 +64,7 @@ class Streams:
         self.settings = settings
         self.hub = hub
         self.relay = relay
+        self.history = history
         self.states = states
         self.wheel = wheel
         self.connections = connections
@@ -74,6 +81,7 @@ class EventStream:
     __slots__ = (
         "_absent_at",
         "_asked",
+        "_ends_at",
         "_events_sent",
         "_method",
         "_receive",
@@ -83,12 +91,16 @@ class EventStream:
         "_wire",
     )
 
-    def __init__(self, shared: Streams, asked: Asked, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(
+        self, shared: Streams, asked: Asked, grant: Grant, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         self._shared = shared
+        left = None if grant.until is None else grant.until - shared.clock()
+        self._ends_at = None if left is None else shared.wheel.now() + left
         self._asked = asked
         self._method: str = scope["method"]
         self._receive = receive
-        self._wire = Wire(scope, send, shared.connections, clock=shared.wheel.now)
+        self._wire = Wire(scope, receive, send, shared.connections, clock=shared.wheel.now)
         self._subscription = shared.hub.attach(asked.run, asked.format, asked.types)
         self._absent_at: float | None = None
         self._events_sent = False
@@ -111,7 +123,7 @@ class EventStream:
                 return await self._wire.finish()
             # Held only while it runs: the reader ends when it does, and ends it.
             hang_up = asyncio.create_task(self._watch_hang_up(), name="hang-up")
-            shared.wheel.add(self._interval, self._tick)
+            shared.wheel.add(self._tick(shared.wheel.now()) or 0, self._tick)
             await self._wire.write(preamble(self._asked.format, retry=_jittered(2000)))
             await self._serve()
         finally:
@@ -167,9 +179,14 @@ class EventStream:
     async def _serve(self) -> None:
         subscription = self._subscription
         limit = self._shared.settings.write
-        while not subscription.closed:
+        while not (subscription.closed or self._wire.gone):
             if self._shared.hub.draining:
-                return await self._farewell()
+                return await self._farewell(
+                    "the gateway is stopping; reconnect",
+                    seconds=random.uniform(0.2, 1.0) * self._shared.settings.drain,
+                )
+            if self._ends_at is not None and self._shared.wheel.now() >= self._ends_at:
+                return await self._farewell("token expired", seconds=EXPIRY_DRAIN)
             if subscription.log is None:
                 if await self._begin():
                     return
@@ -256,12 +273,14 @@ class EventStream:
         if run_log is None:
             return
         try:
-            entry, seq = await self._shared.states.snapshot(
-                self._asked.run,
-                run_log,
-                reason=reason,
-                calls=self._asked.origin != "now" or reason != "join",
-                now=self._shared.clock(),
+            entry, seq = await subscription.read(
+                self._shared.states.snapshot(
+                    self._asked.run,
+                    run_log,
+                    reason=reason,
+                    calls=self._asked.origin != "now" or reason != "join",
+                    now=self._shared.clock(),
+                )
             )
         except (RedisError, OSError):
             return await self._pause()
@@ -275,8 +294,8 @@ class EventStream:
         assert run_log is not None  # `behind` has just said so
         if not self._rest:
             try:
-                self._rest = await self._shared.relay.page(
-                    self._asked.run, Position(run_log.epoch, subscription.seq)
+                self._rest = await subscription.read(
+                    self._shared.history.page(self._asked.run, Position(run_log.epoch, subscription.seq))
                 )
             except (RedisError, OSError):
                 await self._pause()
@@ -301,6 +320,8 @@ class EventStream:
         await self._silence()
 
     async def _silence(self) -> None:
+        if self._shared.hub.draining:
+            return  # whoever wasn't waiting yet has missed its wake-up
         await self._subscription.wait(self._pass_on if self._wire.steps else None)
         await self._wire.settle()
         await self._beat()
@@ -332,21 +353,20 @@ class EventStream:
             run_log = self._subscription.log
             assert run_log is not None  # only a log ends
             try:
-                state = await self._shared.states.at(self._asked.run, run_log.position, run_log)
+                state = await self._subscription.read(
+                    self._shared.states.at(self._asked.run, run_log.position, run_log)
+                )
                 data += ending(state).encode()
             except (RedisError, OSError):
                 data += b"(ended)\n"
         await self._wire.finish(data)
 
-    async def _farewell(self) -> None:
-        """The gateway stops: let the reader take its last bytes, then cut, so that it knows that this isn't the end."""
-        drain = self._shared.settings.drain
+    async def _farewell(self, reason: str, *, seconds: float) -> None:
+        """Let the reader take its last bytes, then cut, so that it knows that the run goes on without it."""
         again = preamble(self._asked.format, retry=_jittered(1500)).removeprefix(b":ok\n")
-        data = comment("the gateway is stopping; reconnect", self._asked.format) + again
-        spread = random.uniform(0.2, 1.0) * drain
         try:
-            async with asyncio.timeout(spread):
-                await self._wire.write(data)
+            async with asyncio.timeout(seconds):
+                await self._wire.write(comment(reason, self._asked.format) + again)
                 while not self._subscription.closed:
                     await self._subscription.wait()
         except TimeoutError:
@@ -384,6 +404,8 @@ class EventStream:
         due = [now + self._interval, wire.wrote_at + settings.heartbeat]
         if self._absent_at is not None:
             due.append(self._absent_at + self._asked.wait)
+        if self._ends_at is not None:
+            due.append(self._ends_at)
         if subscription.waiting and any(now >= when for when in due):
             subscription.wake()
         return max(min(when for when in due if when > now) - now, 0)

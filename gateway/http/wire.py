@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
-from starlette.types import Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from gateway.http.connections import Connections, is_servers_own
 from gateway.http.problems import Header
@@ -20,8 +19,6 @@ class Wire:
 
     __slots__ = (
         "_clock",
-        "_connections",
-        "_scope",
         "_send",
         "_stalled",
         "_transport",
@@ -32,14 +29,19 @@ class Wire:
     )
 
     def __init__(
-        self, scope: Scope, send: Send, connections: Connections, *, clock: Callable[[], float]
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        connections: Connections,
+        *,
+        clock: Callable[[], float],
     ) -> None:
-        self._scope = scope
         self._send = send
-        self._connections = connections
         self._clock = clock
         self._stalled: Awaitable[None] | None = None
-        self._transport: asyncio.Transport | None = None
+        # Looked for now: once a client pipelines a further request, its connection is about that one.
+        self._transport = connections.transport(scope, receive)
         self.wrote_at = clock()
         self.writing_since: float | None = None
         self.cut = False
@@ -52,13 +54,17 @@ class Wire:
         await self._send({"type": "http.response.start", "status": status, "headers": list(headers)})
 
     async def write(self, data: bytes) -> None:
-        """Send ``data``; waits while the reader doesn't take what went before."""
+        """Send ``data``; waits while the reader doesn't take what went before, drops it if the reader is gone."""
+        if self.gone:
+            return
         self.writing_since = self.wrote_at = self._clock()
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
         self.writing_since = None
 
     def try_write(self, data: bytes) -> bool:
-        """Send ``data`` without waiting; ``False`` if it must be waited for, by :meth:`settle`."""
+        """Send ``data`` without waiting; ``False`` if it must be waited for, by :meth:`settle`, or nobody is there."""
+        if self.gone:
+            return False
         self.writing_since = self.wrote_at = self._clock()
         self._stalled = step(self._send({"type": "http.response.body", "body": data, "more_body": True}))
         if self._stalled is not None:
@@ -75,25 +81,20 @@ class Wire:
 
     async def finish(self, data: bytes = b"") -> None:
         """Send the last bytes and end the body as HTTP says it ends."""
+        if self.gone:
+            return
         self.writing_since = self._clock()
         await self._send({"type": "http.response.body", "body": data, "more_body": False})
         self.writing_since = None
 
     def abort(self) -> None:
         """Cut the connection: the body must not look finished, or nobody takes it."""
-        transport = self._found()
-        if transport is not None:
+        if self._transport is not None:
             self.cut = True
-            transport.abort()
+            self._transport.abort()
 
     @property
     def gone(self) -> bool:
         """Whether the connection is closed. The server may fail to say so: uvicorn doesn't once another request
         waits on the same connection."""
-        transport = self._found()
-        return transport is not None and transport.is_closing()
-
-    def _found(self) -> asyncio.Transport | None:
-        if self._transport is None:
-            self._transport = self._connections.transport(self._scope, self._send)
-        return self._transport
+        return self._transport is not None and self._transport.is_closing()

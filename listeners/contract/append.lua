@@ -147,7 +147,9 @@ for i = 1, count do
       if kind == 'run_started' then
         started = text(millis)
         put('started', started)
-        local data = cjson.decode(event).data
+        -- An event that cjson can't read must not stop the script half-way: an entry without its meta blocks the run.
+        local read, envelope = pcall(cjson.decode, event)
+        local data = read and type(envelope) == 'table' and envelope.data
         if type(data) == 'table' and type(data.title) == 'string' then put('title', data.title) end
       elseif ENDED[status] then
         put('ended', text(millis))

@@ -14,7 +14,6 @@ from msgspec import json
 from listeners.contract.events import CallRef
 from listeners.contract.state import CallState
 from listeners.publishing.current import current_call
-from listeners.publishing.plain import plain
 from listeners.publishing.titles import Phase, Title
 
 if TYPE_CHECKING:
@@ -117,8 +116,9 @@ class Call:
 
     def chunk(self, item: object) -> None:
         """Publish what a generator tool has yielded, as a text or as its JSON."""
-        text = item if isinstance(item, str) else json.encode(plain(item)[0]).decode()
-        self.progress(chunk=text)
+        piece = self.composer.policy.piece(self.name, item)
+        if piece is not None or item is None:
+            self.progress(chunk=piece if isinstance(piece, str) else json.encode(piece).decode())
 
     def claim(self, name: str, title: Title | None) -> bool:
         """Tell whether a tool called ``name`` that begins now is this call's body, which only one can be; ``title``

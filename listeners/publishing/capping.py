@@ -30,7 +30,14 @@ def capped(event: Event, encoded: bytes) -> tuple[Event, bytes]:
     event = decode(encoded)
     # Cutting what is longer than any event first keeps the search below from carrying it along.
     data = _cut(_fewest_members(event.data), EVENT_BYTES)
-    event = replace(event, truncated=True, call=_short_ref(event.call), data=data)
+    event = replace(
+        event,
+        truncated=True,
+        call=_short_ref(event.call),
+        agent=event.agent and cut(event.agent, _ID_LENGTH),
+        thread=event.thread and cut(event.thread, _ID_LENGTH),
+        data=data,
+    )
     if event.type == "tool_interrupted":
         event.data["editable"] = False
     while True:

@@ -247,7 +247,7 @@ class Composer:
         known: Mapping[str, Any] | None = None
         if call.title is not None and isinstance(call.arguments, Mapping):
             known = self.policy.title_arguments(call.arguments)
-        return title_of(call.title, call.name, known, phase)
+        return title_of(call.title, call.name, known, phase, self.policy.redaction)
 
     def _step(self, call: Call, type: str, title: str) -> bool:
         if not call.step(type):

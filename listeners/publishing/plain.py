@@ -30,6 +30,8 @@ def plain(value: Any) -> tuple[Any, bool]:
         dump = getattr(part, "model_dump", None)
         if callable(dump) and not isinstance(part, type):
             return dump(mode="json")
+        if isinstance(part, Mapping):
+            return dict(part)
         whole = False
         return _repr(part)
 

@@ -46,7 +46,7 @@ class PublicationPolicy:
         self._errors = errors
         self._publish = publish
         self._expose_exceptions = expose_exceptions
-        self._redaction = Redaction(redact)
+        self.redaction = Redaction(redact)
 
     def lets_out(self, type: str) -> bool:
         """Tell whether events of ``type`` leave at all; types of the application's own always do."""
@@ -57,7 +57,7 @@ class PublicationPolicy:
 
     def title_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return what titles may be made of."""
-        return self._redaction.members(arguments)
+        return self.redaction.members(arguments)
 
     def apply(self, type: str, tool: str, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return the ``data`` that may leave in an event of ``type`` about the tool named ``tool``.
@@ -77,7 +77,13 @@ class PublicationPolicy:
             type == "tool_execution_failed" and self._errors == "safe" and given.get("reason") == "exception"
         ):
             given["message"] = UNEXPECTED
-        return self._redaction.members(plain(given)[0]) | leveled
+        return self.redaction.members(plain(given)[0]) | leveled
+
+    def piece(self, tool: str, item: Any) -> Any:
+        """Return what may leave of one item that the generator tool ``tool`` yields; ``None``: nothing."""
+        if self._level(self._results, tool) == "none":
+            return None
+        return self.redaction.within(plain(item)[0])
 
     def failure(self, error: Exception | str, reason: FailureReason = "exception") -> dict[str, Any]:
         """Return the data of ``tool_execution_failed`` for what a tool raised, or for a text and its reason."""
@@ -115,7 +121,7 @@ class PublicationPolicy:
                 return self._summarised(member, value)
             if callable(level):
                 value = level(tool, value)
-            return {} if value is None else {member: self._redaction.within(plain(value)[0])}
+            return {} if value is None else {member: self.redaction.within(plain(value)[0])}
         except Exception:
             # The application's function failed, or the value changed while it was read: the step itself is told.
             return {}
@@ -124,11 +130,11 @@ class PublicationPolicy:
         # A tool without arguments has nothing to sum up.
         if member == "arguments" and isinstance(value, Mapping) and not value:
             return {}
-        return {f"{member}_summary": summary(value, self._redaction)}
+        return {f"{member}_summary": summary(value, self.redaction)}
 
     def _held(self, arguments: Any) -> dict[str, Any]:
         known, whole = plain(arguments)
-        shown = self._redaction.within(known)
+        shown = self.redaction.within(known)
         held: dict[str, Any] = {"arguments": shown}
         if not whole or shown != known:
             held["editable"] = False

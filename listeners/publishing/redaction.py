@@ -15,6 +15,8 @@ Redact = Callable[[str, Any], Any] | Collection[str | Callable[[str, Any], Any]]
 alone. They add to the names that look like secrets; an empty collection hides nothing."""
 
 REDACTED: Final = "[redacted]"
+_DEPTH: Final = 64
+"""Levels of nesting that are kept: what nobody could look through for secrets doesn't leave."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SECRET_WORDS: Final = frozenset(
@@ -65,13 +67,22 @@ class Redaction:
 
     def members(self, value: Mapping[str, Any]) -> dict[str, Any]:
         """Return ``value`` with every member at any depth shown or hidden; ``value`` itself is left alone."""
-        return {name: self.within(self.member(str(name), member)) for name, member in value.items()}
+        return self._members(value, 0)
 
-    def within(self, value: Any) -> Any:
+    def _members(self, value: Mapping[str, Any], depth: int) -> dict[str, Any]:
+        return {
+            name: self.within(self.member(str(name), member), depth + 1) for name, member in value.items()
+        }
+
+    def within(self, value: Any, depth: int = 0) -> Any:
         """Return ``value`` with the members of every mapping in it shown or hidden."""
         # Objects of other kinds are turned into plain values first, by who publishes them whole.
+        if depth >= _DEPTH and isinstance(value, dict | list | tuple):
+            return "…"
         if isinstance(value, dict):
-            return self.members(value)
+            return self._members(value, depth)
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return self._members(dict(zip(value._fields, value, strict=True)), depth)
         if isinstance(value, list | tuple):
-            return [self.within(item) for item in value]
+            return [self.within(item, depth + 1) for item in value]
         return value

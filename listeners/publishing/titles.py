@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
+from listeners.publishing.redaction import Redaction
 from listeners.publishing.summaries import one_line, short
 
 __all__ = ["Phase", "Title", "humanised", "title_of"]
@@ -18,6 +19,7 @@ _PLACES: Final[dict[Phase, int]] = {"running": 0, "done": 1, "failed": 2, "askin
 _FIELD = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _VALUE_LENGTH: Final = 60
 _TITLE_LENGTH: Final = 200
+_NOTHING_HIDDEN: Final = Redaction(())
 
 
 def humanised(name: str) -> str:
@@ -25,20 +27,29 @@ def humanised(name: str) -> str:
     return one_line(name.replace("_", " "), _TITLE_LENGTH).capitalize()
 
 
-def title_of(title: Title | None, name: str, arguments: Mapping[str, Any] | None, phase: Phase) -> str:
+def title_of(
+    title: Title | None,
+    name: str,
+    arguments: Mapping[str, Any] | None,
+    phase: Phase,
+    redaction: Redaction = _NOTHING_HIDDEN,
+) -> str:
     """Return the line to show for a call of the tool ``name``.
 
-    ``arguments`` are redacted already, ``None`` while they aren't known: then, and where a ``{name}`` is missing
-    or a function of the arguments fails, the humanised name stands. Never raises.
+    ``arguments`` are redacted already, but for what ``redaction`` finds inside of objects; ``None`` while they aren't
+    known: then, and where a ``{name}`` is missing or a function of the arguments fails, the humanised name stands.
+    Never raises.
     """
     try:
-        shown = _shown(title, arguments, phase)
+        shown = _shown(title, arguments, phase, redaction)
     except Exception:
         shown = None
     return shown or humanised(name)
 
 
-def _shown(title: Title | None, arguments: Mapping[str, Any] | None, phase: Phase) -> str | None:
+def _shown(
+    title: Title | None, arguments: Mapping[str, Any] | None, phase: Phase, redaction: Redaction
+) -> str | None:
     if title is None:
         return None
     if callable(title):
@@ -48,10 +59,10 @@ def _shown(title: Title | None, arguments: Mapping[str, Any] | None, phase: Phas
     else:
         place = _PLACES[phase]
         template = title[place if place < len(title) else 0]
-    return _filled(template, arguments)
+    return _filled(template, arguments, redaction)
 
 
-def _filled(template: str, arguments: Mapping[str, Any] | None) -> str | None:
+def _filled(template: str, arguments: Mapping[str, Any] | None, redaction: Redaction) -> str | None:
     missing = False
 
     def value(match: re.Match[str]) -> str:
@@ -62,7 +73,7 @@ def _filled(template: str, arguments: Mapping[str, Any] | None) -> str | None:
         if arguments is None or name not in arguments:
             missing = True
             return ""
-        return short(arguments[name], _VALUE_LENGTH)
+        return short(arguments[name], _VALUE_LENGTH, redaction)
 
     # Not str.format: a template may be data, and `{q.__class__}` would look into the agent.
     shown = one_line(_FIELD.sub(value, template), _TITLE_LENGTH)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page
 
+from tests.support.network import own_network
 from tests.support.pages import chromium, served
 from tests.support.servers import GatewayProcess, start_gateway
 
@@ -35,6 +36,13 @@ def shared_gateway(valkey_server: object) -> Iterator[GatewayProcess]:
     process = start_gateway(f"redis://127.0.0.1:{valkey_server.port}")  # type: ignore[attr-defined]
     yield process
     process.stop()
+
+
+@pytest.fixture
+def own_ports() -> Iterator[bool]:
+    """A network of the test's own, in which the default ports are free; tells whether it could be had."""
+    with own_network() as own:
+        yield own
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import pytest
 from redis import Redis
 
 from tests.e2e.conftest import Start
+from tests.support.needs import lacking
 from tests.support.reader import Received, read_stream
 from tests.support.servers import GatewayProcess, Process, wait_until
 from tests.support.writing import Writer
@@ -45,7 +46,7 @@ Proxy = Callable[[str, str], int]
 def proxy(tmp_path: Path, unused_tcp_port_factory: Callable[[], int]) -> Iterator[Proxy]:
     """Start nginx in front of a gateway's URL with further lines; gives its port."""
     if shutil.which("nginx") is None:
-        pytest.skip("nginx is not installed (Debian: nginx-light)")
+        lacking("nginx is not installed (Debian: nginx-light)")
     started: list[Process] = []
 
     def begin(gateway: str, lines: str) -> int:

@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,24 +13,12 @@ from redis import Redis
 
 from gateway.embedded import Listener, listener_at
 from tests.support.needs import lacking
-from tests.support.network import own_network
 from tests.support.reader import read_stream
 from tests.support.servers import ROOT, Process, wait_until
 from tests.support.writing import Writer
 
 REDIS_PORT = 6379
 """What the Procfile says; it is also what an agent without a REDIS_URL uses."""
-
-
-@pytest.fixture
-def free_redis_port() -> Iterator[None]:
-    with own_network() as own:
-        if not own and listener_at("127.0.0.1", REDIS_PORT) is not Listener.NOBODY:
-            lacking(
-                f"this machine has port {REDIS_PORT} taken, which the Procfile gives to its Valkey, "
-                "and a network of the test's own takes root on Linux"
-            )
-        yield
 
 
 def ready(url: str) -> bool:
@@ -44,8 +31,14 @@ def ready(url: str) -> bool:
 
 @pytest.mark.slow
 async def test_honcho_starts_a_gateway_and_its_redis_and_ends_both(
-    free_redis_port: None, unused_tcp_port: int
+    own_ports: bool, unused_tcp_port: int
 ) -> None:
+    if not own_ports and listener_at("127.0.0.1", REDIS_PORT) is not Listener.NOBODY:
+        lacking(
+            f"this machine has port {REDIS_PORT} taken, which the Procfile gives to its Valkey, "
+            "and a network of the test's own takes root on Linux"
+        )
+
     # honcho runs each line in a shell that finds the programs of the environment it was installed in.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     command = [sys.executable, "-m", "honcho", "start"]

@@ -17,6 +17,7 @@ import pytest
 from redis import Redis
 
 from gateway.embedded import Listener, listener_at
+from tests.support.needs import lacking
 from tests.support.reader import read_stream
 from tests.support.servers import Process, wait_until
 from tests.support.writing import Writer
@@ -157,8 +158,8 @@ def get_or_0(url: str) -> int:
         return 0
 
 
-def test_without_a_redis_it_starts_a_valkey_and_stops_it(serve: Serve) -> None:
-    """On the default address, which is this machine's: where a Redis runs already, that one is used."""
+def test_without_a_redis_it_starts_a_valkey_and_stops_it(serve: Serve, own_ports: bool) -> None:
+    """On the default address; where that is this machine's and a Redis runs already, that one is used."""
     before = listener_at("127.0.0.1", 6379)
     process = serve("--port", "0")
     url = address(process)
@@ -170,9 +171,9 @@ def test_without_a_redis_it_starts_a_valkey_and_stops_it(serve: Serve) -> None:
     assert listener_at("127.0.0.1", 6379) is before
 
 
-def test_told_to_start_none_it_serves_and_waits(serve: Serve) -> None:
+def test_told_to_start_none_it_serves_and_waits(serve: Serve, own_ports: bool) -> None:
     if listener_at("127.0.0.1", 6379) is not Listener.NOBODY:
-        pytest.skip("a Redis of this machine has the default address")
+        lacking("a Redis of this machine has the default address")
     process = serve("--port", "0", "--no-embedded")
     url = address(process)
     assert "valkey-server" in process.output

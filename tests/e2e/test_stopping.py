@@ -6,6 +6,7 @@ import asyncio
 import socket
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from redis import Redis
@@ -108,9 +109,9 @@ async def test_toolcast_serve_stops_within_two_seconds(redis_url: str, redis: Re
 @pytest.mark.timeout(90)
 @pytest.mark.slow
 async def test_a_fastapi_host_stops_within_two_seconds(
-    redis_url: str, redis: Redis, start: Start, tmp_path: object
+    redis_url: str, redis: Redis, start: Start, tmp_path: Path
 ) -> None:
-    (tmp_path / "host_app.py").write_text(HOST)  # type: ignore[operator]
+    (tmp_path / "host_app.py").write_text(HOST)
     options = {"app": "host_app:app", "env": {"PYTHONPATH": str(tmp_path)}}
     received, took = await stop_under_load(start(**options), redis, "/toolcast/runs/stopping/events")
     assert took < 2
@@ -135,9 +136,31 @@ def test_the_last_bytes_name_a_new_retry_and_say_why(redis_url: str, redis: Redi
     assert "returned without completing" not in gateway.output
 
 
-def test_a_mounted_gateway_that_was_never_started_says_how(start: Start, tmp_path: object) -> None:
+async def test_a_permission_that_runs_out_cuts_the_stream(redis: Redis, start: Start, tmp_path: Path) -> None:
+    """``Grant(until=…)``: the reader is told why, and the body doesn't look finished."""
+    app = """
+import time
+from gateway import Gateway, Grant
+
+async def may_see(request, action, run):
+    return Grant(by="ana", until=time.time() + 2)
+
+app = Gateway(authorize=may_see)
+"""
+    (tmp_path / "host_until.py").write_text(app)
+    gateway = start(app="host_until:app", env={"PYTHONPATH": str(tmp_path)})
+    writer = Writer(redis, "until")
+    await asyncio.to_thread(writer.start)
+    began = time.monotonic()
+    received = await read_stream(gateway.port, "/runs/until/events")
+    assert 1.5 < time.monotonic() - began < 5
+    assert received.types == ["run_started"] and not received.clean
+    assert "token expired" in received.comments
+
+
+def test_a_mounted_gateway_that_was_never_started_says_how(start: Start, tmp_path: Path) -> None:
     """503 with the lines that mend it, never an open and dead stream."""
-    (tmp_path / "host_unstarted.py").write_text(HOST.replace("lifespan=toolcast.lifespan", ""))  # type: ignore[operator]
+    (tmp_path / "host_unstarted.py").write_text(HOST.replace("lifespan=toolcast.lifespan", ""))
     gateway = start(app="host_unstarted:app", env={"PYTHONPATH": str(tmp_path)})
     received = asyncio.run(read_stream(gateway.port, "/toolcast/runs/demo/events"))
     assert received.status == 503

@@ -299,3 +299,14 @@ def test_the_number_of_calls_counts_what_was_identified_or_began_first(redis: Re
     )
     assert calls_after(9, step("tool_execution_started", "b", 2)) == b"3"
     assert calls_after(10, step("tool_execution_started", "c", 1)) == b"4"
+
+
+def test_a_start_that_cjson_cannot_read_is_appended_like_any_other(redis: Redis) -> None:
+    """cjson gives up at a thousand levels; stopping there would leave an entry that blocks the run for ever."""
+    deep = b'{"type":"run_started","data":' + b'{"d":' * 1200 + b"1" + b"}" * 1201
+    batch = Batch(keys=KEYS, writer="w", first=1, epoch=None, events=(("run_started", deep),))
+    script = redis.register_script(append_script())
+    for _ in range(2):
+        answer = read_append_reply(script(keys=batch.script_keys(), args=batch.script_arguments(Limits())))
+        assert isinstance(answer, Appended) and answer.positions and answer.positions[0].seq == 1
+    assert redis.xlen(KEYS.log) == 1

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pytest
 from redis import Redis
 
+from gateway.fanout.history import History
 from gateway.fanout.hub import Hub, Subscription
 from gateway.fanout.relay import Relay
 from gateway.fanout.states import States
@@ -21,6 +22,7 @@ from tests.support.writing import Writer
 @dataclass
 class Engine:
     relay: Relay
+    history: History
     hub: Hub
     wheel: Wheel
     states: States
@@ -35,14 +37,16 @@ class Engine:
 @pytest.fixture
 async def engine(redis_url: str) -> AsyncIterator[Engine]:
     """The fan-out without HTTP, on a wheel that the test turns."""
-    relay = Relay(redis_url, "toolcast")
+    history = History(redis_url, "toolcast")
+    relay = Relay(redis_url, "toolcast", history)
     made: list[Engine] = []
     wheel = Wheel(lambda: made[0].now if made else 0.0)
-    engine = Engine(relay, Hub(relay, wheel), wheel, States(relay))
+    engine = Engine(relay, history, Hub(relay, wheel), wheel, States(history))
     made.append(engine)
     relay.start(time.time)
     yield engine
     await relay.stop()
+    await history.close()
 
 
 async def eventually(description: str, condition: Callable[[], object], seconds: float = 10) -> None:
@@ -147,7 +151,8 @@ async def test_only_the_newest_entries_are_kept_and_the_rest_is_paged(redis: Red
     writer = Writer(redis, "tail")
     writer.start()
     writer.numbers(3000)
-    relay = Relay(redis_url, "toolcast", memory=50_000, page=20_000)
+    history = History(redis_url, "toolcast", page=20_000)
+    relay = Relay(redis_url, "toolcast", history, memory=50_000)
     hub = Hub(relay, Wheel(time.monotonic))
     relay.start(time.time)
     try:
@@ -159,12 +164,13 @@ async def test_only_the_newest_entries_are_kept_and_the_rest_is_paged(redis: Red
         assert subscription.behind
         seqs: list[int] = []
         while not seqs or seqs[-1] < log.oldest:
-            page = await relay.page("tail", log.position._replace(seq=seqs[-1] if seqs else 0))
+            page = await history.page("tail", log.position._replace(seq=seqs[-1] if seqs else 0))
             assert sum(len(entry.event) for entry in page) < 40_000
             seqs += [entry.position.seq for entry in page]
         assert seqs == list(range(1, seqs[-1] + 1))
     finally:
         await relay.stop()
+        await history.close()
 
 
 async def test_states_fold_on_from_where_they_were(redis: Redis, engine: Engine) -> None:
@@ -172,13 +178,13 @@ async def test_states_fold_on_from_where_they_were(redis: Redis, engine: Engine)
     writer = Writer(redis, "states")
     writer.start("Title")
     writer.numbers(700)
-    head = await engine.relay.head("states")
+    head = await engine.history.head("states")
     assert head is not None
     state = await engine.states.at("states", head)
     assert state.position == str(head) and state.title == "Title"
     assert await engine.states.at("states", head) is state
     writer.end()
-    later = await engine.relay.head("states")
+    later = await engine.history.head("states")
     assert later is not None
     assert (await engine.states.at("states", later)).status == "completed"
     assert (await engine.states.at("states", head)).status == "running"
@@ -201,7 +207,8 @@ async def test_a_thousand_snapshots_at_once_fold_once(redis: Redis, engine: Engi
 
 async def test_all_runs_together_keep_to_the_bound_of_memory(redis: Redis, redis_url: str) -> None:
     """The run opened longest ago gives first, and its readers go on from Redis."""
-    relay = Relay(redis_url, "toolcast")
+    history = History(redis_url, "toolcast")
+    relay = Relay(redis_url, "toolcast", history)
     hub = Hub(relay, Wheel(time.monotonic), memory=60_000)
     relay.start(time.time)
     try:
@@ -224,3 +231,19 @@ async def test_all_runs_together_keep_to_the_bound_of_memory(redis: Redis, redis
         assert subscription.behind
     finally:
         await relay.stop()
+        await history.close()
+
+
+async def test_entries_that_somebody_removed_leave_no_run_deaf(redis: Redis, engine: Engine) -> None:
+    """A hole in the stream itself: the watch goes on behind it instead of waiting for what will never come."""
+    writer = Writer(redis, "holed")
+    writer.start()
+    writer.numbers(10)
+    subscription = engine.hub.attach("holed")
+    assert await subscription.watch.ready(10)
+    redis.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+    writer.numbers(10, start=10, batch=1)
+    redis.xdel("toolcast:{holed}:log", f"{writer.epoch}-15")
+    writer.numbers(5, start=20, batch=1)
+    watch = subscription.watch
+    await eventually("the watch reaches the head", lambda: watch.log is not None and watch.log.head == 26)

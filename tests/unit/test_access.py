@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -277,3 +278,16 @@ async def test_the_operators_pages_are_for_this_machine_and_for_admins() -> None
     )
     # With an application that decides, the switch for gateways without a key says nothing.
     assert not await Access(Settings(insecure=True), admins).may_administer(far)
+
+
+async def test_an_authorize_that_hangs_is_a_503(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else would ever end it: not the client's hang-up, and not the server's stop."""
+    monkeypatch.setattr("gateway.http.access.AUTHORIZE", 0.01)
+
+    async def authorize(request: Request, action: Action, run: str | None) -> bool:
+        await asyncio.Event().wait()
+        return True
+
+    with pytest.raises(Problem) as caught:
+        await Access(Settings(), authorize).check(scope(), "subscribe", "run_1")
+    assert caught.value.status == 503

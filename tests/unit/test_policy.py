@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import UserDict
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -217,3 +219,24 @@ def test_long_names_and_ids_are_cut_too() -> None:
     large = Event(type="tool_progress", run="r", time="t", call=ref, data={})
     cut, encoded = capped(large, encode(large))
     assert len(encoded) <= EVENT_BYTES and cut.call is not None and cut.call.key == "c"
+
+
+def test_a_long_agent_or_thread_is_cut_too() -> None:
+    """A page may have chosen them: whatever they are, the event is made."""
+    large = Event(type="run_started", run="r", time="t", agent="a" * 90_000, thread="é" * 90_000, data={})
+    _, encoded = capped(large, encode(large))
+    assert len(encoded) <= EVENT_BYTES
+
+
+def test_deep_nesting_ends_and_hides_what_it_ends() -> None:
+    value: dict[str, Any] = {"password": SECRET}
+    for _ in range(400):
+        value = {"deeper": value}
+    data = PublicationPolicy().apply("x_own", "", value)
+    assert data and SECRET not in repr(data)
+
+
+@pytest.mark.parametrize("kind", [UserDict, MappingProxyType])
+def test_secrets_in_mappings_of_any_kind_are_hidden(kind: Any) -> None:
+    value = {"nested": kind({"password": SECRET, "host": "db"})}
+    assert result("full", value) == {"result": {"nested": {"password": "[redacted]", "host": "db"}}}

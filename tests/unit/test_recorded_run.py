@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -494,3 +495,32 @@ def test_ended_calls_are_found_again_but_not_for_ever() -> None:
             assert found is not None
             found.cancel()
     assert run.composer.find("c2499") is not None and run.composer.find("c0") is None
+
+
+# --- What tools hold ---
+
+
+@dataclass
+class Connection:
+    host: str
+    password: str
+
+
+def test_titles_show_no_secret_inside_of_an_object() -> None:
+    with (
+        recorded() as run,
+        run.call("connect", arguments={"to": Connection("db", "s3cret")}, title="To {to}"),
+    ):
+        pass
+    assert by_type(run, "tool_execution_started")[0].call.title == "To {host: db, password: [redacted]}"  # type: ignore[union-attr]  # a tool event has its call
+
+
+def test_what_a_generator_yields_is_redacted_and_withheld_like_a_result() -> None:
+    with recorded() as run, run.call("read") as call:
+        call.chunk({"password": "s3cret", "line": 1})
+    assert [event.data for event in by_type(run, "tool_progress")] == [
+        {"chunk": '{"password":"[redacted]","line":1}'}
+    ]
+    with recorded(results={"read": "none"}) as run, run.call("read") as call:
+        call.chunk("a line")
+    assert by_type(run, "tool_progress") == []

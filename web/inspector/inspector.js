@@ -50,6 +50,8 @@ class Inspector {
 
   constructor() {
     adopt(document, PAGE, HEADER, RUNS, CENTRE, TIMELINE, EVENTS, WIDTHS)
+    // Until the rules were there it would have been seen.
+    at('title').hidden = false
     this.announcer = new Announcer(document.body)
     this.list = /** @type {RunStateElement} */ (document.createElement('run-state'))
     this.end = make('div', { id: 'end', hidden: '' })
