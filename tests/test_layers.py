@@ -25,8 +25,10 @@ FLOOR = {
     "gateway.fanout.text",
     "gateway.fanout.wheel",
     "gateway.http.provenance",
+    "listeners.chain.deltas",
     "listeners.chain.function",
     "listeners.chain.messages",
+    "listeners.chain.review",
     "listeners.contract",
     "listeners.publishing.outbox",
     "listeners.publishing.policy",
@@ -35,7 +37,11 @@ FLOOR = {
 
 BASE_INSTALL = {"listeners", "msgspec", "redis"} | sys.stdlib_module_names
 
-BEYOND_BASE = {"listeners.testing.plugin": {"pytest"}}
+BEYOND_BASE = {
+    "listeners.chain.models.anthropic": {"anthropic"},
+    "listeners.chain.models.openai": {"openai"},
+    "listeners.testing.plugin": {"pytest"},
+}
 """Files that are imported only where somebody installed more."""
 
 MAY_NOT = [

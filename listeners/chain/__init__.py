@@ -22,7 +22,8 @@ if TYPE_CHECKING:
         ToolResult,
     )
     from listeners.chain.models import ChatModel, Headers, ModelHooks, RateLimit, ScriptedChat
-    from listeners.chain.outcome import Outcome, RunOptions
+    from listeners.chain.options import RunOptions
+    from listeners.chain.outcome import Outcome
     from listeners.chain.processors import Halt, JsonProcessor, Processor
     from listeners.chain.review import (
         Allow,
@@ -52,7 +53,8 @@ _HOMES: Final = {
     "models": [
         "ChatModel", "Headers", "ModelHooks", "RateLimit", "ScriptedChat",
     ],
-    "outcome": ["Outcome", "RunOptions"],
+    "options": ["RunOptions"],
+    "outcome": ["Outcome"],
     "processors": ["Halt", "JsonProcessor", "Processor"],
     "review": [
         "Allow", "Approve", "Decision", "Deny", "Edit", "HeldCall", "Interrupt", "Reject", "ReviewContext",

@@ -9,15 +9,17 @@ from typing import Any, Self, Unpack
 
 from listeners.callbacks import ChainCallbacks, ChainListener
 from listeners.chain.conversation import Conversation
+from listeners.chain.decisions import decided, paired
 from listeners.chain.deltas import MergedDelta, Merging
 from listeners.chain.execution import Batch
 from listeners.chain.function import Function
-from listeners.chain.messages import InvalidCall, Message, MessageDelta, ToolCall
+from listeners.chain.messages import Message, MessageDelta, ToolCall
 from listeners.chain.models.base import ChatModel
-from listeners.chain.outcome import Outcome, RunOptions
+from listeners.chain.options import RunOptions, check_options
+from listeners.chain.outcome import Outcome
 from listeners.chain.processors import Processor
-from listeners.chain.review import Decision, check_decision
-from listeners.chain.running import Run, check_options
+from listeners.chain.review import Decision
+from listeners.chain.running import Run
 from listeners.chain.telling import Telling
 from listeners.errors import ChainError
 
@@ -122,6 +124,10 @@ class LLMChain:
         """The handlers in their order."""
         return self._telling.handlers.given
 
+    def find_call(self, tool_call_id: str) -> ToolCall | None:
+        """Return the call that a result is of, as the model made it; the last one of that id."""
+        return self._conversation.find_call(tool_call_id)
+
     # --- Preparing ---
 
     def add_callback(self, handlers: ChainCallbacks | ChainListener) -> Self:
@@ -181,7 +187,7 @@ class LLMChain:
         """
         checked = check_options({**self._interrupted_options, **options})
         with self._operation("resume"):
-            calls, given = self._decided(decisions)
+            calls, given = decided(self._conversation, decisions)
             self._run = run = Run(self, checked, resumed=True)
 
             async def begin() -> Outcome | None:
@@ -195,23 +201,6 @@ class LLMChain:
         if self._run is None or self.messages:
             return None
         return self._run.failed(ChainError(None, "LLMChain cannot be run without messages"))
-
-    def _decided(
-        self, decisions: Mapping[str, Decision] | Sequence[Decision]
-    ) -> tuple[list[ToolCall], list[Decision]]:
-        held = self._conversation.held()
-        ids = [one.tool_call_id for one in held]
-        if not held:
-            raise ValueError("no call of this chain is held: there is nothing to decide")
-        if isinstance(decisions, Mapping):
-            if set(decisions) != set(ids):
-                raise ValueError(f"decisions are for {sorted(decisions)}, but the held calls are {ids}")
-            given = [decisions[id] for id in ids]
-        else:
-            given = list(decisions)
-            if len(given) != len(ids):
-                raise ValueError(f"{len(given)} decisions for {len(ids)} held calls: {ids}")
-        return [one.call for one in held], [check_decision(decision) for decision in given]
 
     # --- Executing ---
 
@@ -235,24 +224,7 @@ class LLMChain:
         final result, and what is no decision; what a handler raised; ``RuntimeError`` on a busy chain.
         """
         with self._operation("execute_tool_calls_with_decisions"):
-            return await self._execute_decided(*self._paired(calls, decisions))
-
-    def _paired(
-        self, calls: Sequence[ToolCall], decisions: Sequence[Decision]
-    ) -> tuple[list[ToolCall], list[Decision]]:
-        if len(calls) != len(decisions):
-            raise ValueError(f"{len(calls)} calls but {len(decisions)} decisions: give one for each")
-        if not calls:
-            raise ValueError("no calls: give at least one, with its decision")
-        ids = [call.call_id for call in calls if call.call_id is not None]
-        if len(set(ids)) != len(ids):
-            raise ValueError(f"a call was given twice: {ids}")
-        if done := [call.call_id for call in calls if self._conversation.is_answered(call)]:
-            raise ValueError(f"these calls have a result already: {done}")
-        checked = [check_decision(decision) for decision in decisions]
-        whole = _completed([self._conversation.known(call) for call in calls])
-        prepared, _ = self._conversation.prepared(whole)
-        return list(prepared.tool_calls), checked
+            return await self._execute_decided(*paired(self._conversation, calls, decisions))
 
     async def _execute_pending(self, custom_context: Any) -> Message | None:
         calls = self._conversation.pending
@@ -352,10 +324,3 @@ def _by_name(tools: Iterable[Function | Callable[..., object]]) -> dict[str, Fun
             raise ValueError(f"two tools are called {function.name}: give one of them another name")
         named[function.name] = function
     return named
-
-
-def _completed(calls: Sequence[ToolCall]) -> Message:
-    try:
-        return Message.assistant("", calls)
-    except InvalidCall as error:
-        raise ValueError(str(error)) from error

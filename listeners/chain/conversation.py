@@ -90,15 +90,16 @@ class Conversation:
             return ()
         return tuple(self._held(result) for result in last.tool_results if result.is_interrupt)
 
+    def find_call(self, id: str) -> ToolCall | None:
+        """Return the last call with this id."""
+        calls = (call for message in reversed(self._messages) for call in message.tool_calls)
+        return next((call for call in calls if call.call_id == id), None)
+
     def _held(self, result: ToolResult) -> HeldCall:
         id = result.tool_call_id
-        call = next((call for call in self._calls_backwards() if call.call_id == id), None)
-        call = call or ToolCall(name=result.name, call_id=id, status="complete")
+        call = self.find_call(id) or ToolCall(name=result.name, call_id=id, status="complete")
         text = "".join(part.content for part in result.content if part.type == "text")
         return HeldCall(id, call, text, {**(result.interrupt_data or {}), "tool_call_id": id})
-
-    def _calls_backwards(self) -> Iterable[ToolCall]:
-        return (call for message in reversed(self._messages) for call in message.tool_calls)
 
     # --- Going back ---
 
@@ -194,7 +195,7 @@ class Conversation:
         """Return ``call`` with the key and place that the call of its id has in the conversation."""
         if call.key or call.call_id is None:
             return call
-        own = next((own for own in self._calls_backwards() if own.call_id == call.call_id), None)
+        own = self.find_call(call.call_id)
         return call if own is None else replace(call, key=own.key, index=own.index)
 
     def is_answered(self, call: ToolCall) -> bool:

@@ -208,17 +208,20 @@ class Batch:
                 ended = [place for task, place in waiting.items() if task in done]
                 waiting = {task: place for task, place in waiting.items() if task not in done}
                 await self._take(ended)
-        finally:
-            await self._stop(waiting.values())
+        except BaseException as error:
+            cancelled = await self._stop(waiting.values())
+            if cancelled is not None and not isinstance(error, asyncio.CancelledError):
+                # Cancelled while the siblings of a raising handler were stopping: that goes before its error.
+                raise cancelled from error
+            raise
 
     async def _take(self, ended: Sequence[_Place]) -> None:
         errors = [error for place in ended if place.task and (error := _error_of(place.task))]
         for error in errors:
-            if isinstance(error, ChainError):
-                self._telling.remember(error)
-            else:
+            if not isinstance(error, ChainError):
                 raise error
         if errors:
+            # The first that a handler raised, with the others as notes.
             self._telling.check()
             raise errors[0]
         for place in ended:
@@ -252,8 +255,10 @@ class Batch:
         text = f"Tool call '{place.call.name}' was cancelled."
         place.fail(error_result(text, place.call, place.function, "cancelled"))
 
-    async def _stop(self, places: Iterable[_Place]) -> None:
+    async def _stop(self, places: Iterable[_Place]) -> asyncio.CancelledError | None:
+        """Cancel calls and wait for them, however long; returns the cancellation that came meanwhile."""
         tasks = set()
+        cancelled = None
         for place in places:
             if place.task is not None and not place.task.done():
                 place.stopped = True
@@ -264,12 +269,15 @@ class Batch:
         while tasks:
             try:
                 _, tasks = await asyncio.wait(tasks)
-            except asyncio.CancelledError:
-                # Being cancelled again changes nothing: it is on its way out already, and nothing may stay behind.
+            except asyncio.CancelledError as error:
+                # Nothing may stay behind.
+                cancelled = error
                 tasks = {task for task in tasks if not task.done()}
         for place in places:
-            if place.task is not None and isinstance(error := _error_of(place.task), ChainError):
-                self._telling.remember(error)
+            if place.task is not None:
+                # Looked at, or asyncio would complain; what a handler raised is remembered where it was told.
+                _error_of(place.task)
+        return cancelled
 
     # --- Outcomes ---
 

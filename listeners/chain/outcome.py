@@ -1,10 +1,9 @@
-"""What a run comes to, and what one may ask of it."""
+"""What a run comes to."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Self, TypedDict
+from typing import TYPE_CHECKING, Literal, Self
 
 from listeners.chain.messages import Message, TokenUsage, ToolResult
 from listeners.chain.review import HeldCall
@@ -14,30 +13,9 @@ if TYPE_CHECKING:
     from listeners.chain.chain import LLMChain
     from listeners.chain.models.base import ChatModel
 
-__all__ = ["Outcome", "RunOptions", "Status"]
+__all__ = ["Outcome", "Status"]
 
 Status = Literal["ok", "interrupted", "paused", "error", "cancelled"]
-ModeName = Literal["once", "while_needs_response", "until_success", "until_tool_used", "step"]
-
-
-class RunOptions(TypedDict, total=False):
-    """How to run.
-
-    - ``mode``: ``"while_needs_response"`` unless given, or ``async def mode(chain) -> Outcome`` made of the steps in
-      ``listeners.chain.modes``.
-    - ``until_tool``: the names of which one must be used, for ``"until_tool_used"``.
-    - ``should_continue(chain)``: whether ``"step"`` takes another one.
-    - ``max_runs``: how often the model is asked at most, 25 unless given; ``None`` for no bound.
-    - ``with_fallbacks``: models to try in turn when one fails in a way that another may not.
-    - ``before_fallback(chain)``: changes the chain before each model's attempt, the first one included.
-    """
-
-    mode: ModeName | Callable[[LLMChain], Awaitable[Outcome]]
-    until_tool: str | Collection[str]
-    should_continue: Callable[[LLMChain], bool]
-    max_runs: int | None
-    with_fallbacks: Sequence[ChatModel] | None
-    before_fallback: Callable[[LLMChain], object] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

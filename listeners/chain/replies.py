@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +41,7 @@ async def request(
     Tells of messages, deltas and identified calls. Raises what a handler raised, with the stream closed.
     """
     reading = _Reading(telling, merging, show)
+    cancelling = _cancelling()
     try:
         stream = model.stream(messages, tuple(tools.values()), ModelHooks(telling.tell))
         try:
@@ -46,16 +49,22 @@ async def request(
                 # A handler may have raised inside the model, which went on.
                 telling.check()
                 await reading.take(item)
-        finally:
-            await _close(stream)
+        except BaseException:
+            # What closing raises may not take the place of a cancellation, nor of the error that it follows from.
+            with contextlib.suppress(Exception):
+                await _close(stream)
+            raise
+        await _close(stream)
         telling.check()
         return reading.reply()
-    except ChainError as error:
-        telling.check()
-        return reading.failed(error)
     except Exception as error:
+        if _cancelling() > cancelling:
+            # A model, or its SDK, has made an exception of the cancellation.
+            raise asyncio.CancelledError from error
         telling.check()
-        return reading.failed(ChainError("unknown_error", str(error) or type(error).__name__, error))
+        if not isinstance(error, ChainError):
+            error = ChainError("unknown_error", str(error) or type(error).__name__, error)
+        return reading.failed(error)
 
 
 class _Reading:
@@ -128,6 +137,11 @@ def _truncated() -> ChainError:
 
 def _unexpected(item: object) -> ChainError:
     return ChainError("unexpected_response", f"The model answered something that is no reply: {item!r:.200}")
+
+
+def _cancelling() -> int:
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
 
 
 async def _close(stream: AsyncIterator[Any]) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast, get_args
+from typing import TYPE_CHECKING
 
 from listeners.chain import modes
 from listeners.chain.conversation import State
 from listeners.chain.messages import Message, TokenUsage, ToolResult
-from listeners.chain.outcome import ModeName, Outcome, RunOptions, Status
+from listeners.chain.options import DEFAULT_RUNS, RunOptions
+from listeners.chain.outcome import Outcome, Status
 from listeners.chain.processors import Halt
 from listeners.chain.replies import request
 from listeners.chain.returns import error_result
@@ -23,31 +24,11 @@ if TYPE_CHECKING:
     from listeners.chain.chain import LLMChain
     from listeners.chain.models.base import ChatModel
 
-__all__ = ["Mode", "Run", "check_options"]
+__all__ = ["Mode", "Run"]
 
 Mode = Callable[["LLMChain"], Awaitable[Outcome]]
 
-_DEFAULT_RUNS: Final = 25
 _log = logging.getLogger("listeners")
-
-
-def check_options(options: Mapping[str, Any]) -> RunOptions:
-    """Return the options if they are; raises ``TypeError`` for an unknown one, ``ValueError`` for what can't be."""
-    if unknown := sorted(options.keys() - RunOptions.__annotations__.keys()):
-        raise TypeError(
-            f"run has no option {', '.join(unknown)}; there are {', '.join(RunOptions.__annotations__)}"
-        )
-    mode = options.get("mode", "while_needs_response")
-    if not callable(mode) and mode not in get_args(ModeName):
-        raise ValueError(
-            f"mode is {mode!r}, but must be one of {', '.join(get_args(ModeName))}, or a function"
-        )
-    if mode == "until_tool_used" and not options.get("until_tool"):
-        raise ValueError("mode until_tool_used needs until_tool=, the name of the tool or a list of names")
-    limit = options.get("max_runs", _DEFAULT_RUNS)
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise ValueError(f"max_runs is {limit!r}, but must be at least 1, or None for no bound")
-    return cast(RunOptions, dict(options))
 
 
 class Run:
@@ -61,9 +42,10 @@ class Run:
         self._telling = chain._telling
         self._model_calls = 0
         self._usage = TokenUsage()
+        self._end_told = 0
         self._partial: tuple[ChainError, Message] | None = None
         # A custom mode bounds itself by `check_max_runs`, unless it was told a bound.
-        default = None if callable(options.get("mode")) else _DEFAULT_RUNS
+        default = None if callable(options.get("mode")) else DEFAULT_RUNS
         self._max_runs = options.get("max_runs", default)
 
     # --- What steps are made of ---
@@ -217,7 +199,7 @@ class Run:
             outcome = self._closed(outcome, start)
             if outcome.error is not None:
                 await self._tell_error(outcome, start)
-            await self._telling.tell("on_run_ended", outcome)
+            await self._tell_end(outcome)
             return outcome
         except BaseException as interruption:
             if not isinstance(interruption, Exception | GeneratorExit):
@@ -235,8 +217,14 @@ class Run:
         except ChainError as error:
             self._roll_back(start)
             with contextlib.suppress(ChainError):  # a note on the first by now
-                await self._telling.tell("on_run_ended", outcome)
+                await self._tell_end(outcome)
             raise error from error.original
+
+    async def _tell_end(self, outcome: Outcome) -> None:
+        for handler in self._telling.handlers.of("on_run_ended")[self._end_told :]:
+            # A run that is cancelled meanwhile has ended once for each handler.
+            self._end_told += 1
+            await self._telling.ask(handler, "on_run_ended", outcome)
 
     def _closed(self, outcome: Outcome, start: State) -> Outcome:
         """Return the outcome as it is told: after a failure the conversation has an answer for each call."""
@@ -267,7 +255,7 @@ class Run:
         if self._conversation.is_new and self._conversation.pending:
             await self._chain._cancel_pending(interruption)
         try:
-            await self._telling.tell("on_run_ended", self.outcome("cancelled"))
+            await self._tell_end(self.outcome("cancelled"))
         except BaseException as error:
             interruption.add_note(f"While telling that it was cancelled: {error!r}")
 

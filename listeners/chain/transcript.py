@@ -14,6 +14,8 @@ from listeners.errors import ChainError
 __all__ = ["dump_messages", "load_messages", "replace_tool_result"]
 
 _VERSION: Final = 1
+_KEPT: Final = frozenset({"content", "index", "input", "interrupt_data", "output", "processed_content"})
+"""Members that mean something when they are empty, too."""
 
 
 def dump_messages(messages: Iterable[Message]) -> bytes:
@@ -87,8 +89,8 @@ def _members(value: Any, **makers: Callable[[Any], Any]) -> dict[str, Any]:
     told: dict[str, Any] = {}
     for member in fields(value):
         given = getattr(value, member.name)
-        empty = given is None or given is False or (isinstance(given, str | tuple | dict) and not given)
-        if not empty or member.name == "content":
+        empty = given is None or (not given and member.name not in _KEPT)
+        if not empty:
             made = makers.get(member.name, _plain)(given)
             if made is not None:
                 told[member.name] = made

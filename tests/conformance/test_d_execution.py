@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from listeners.chain import (
+    Allow,
     ContentPart,
     Interrupt,
     Message,
@@ -198,12 +199,13 @@ async def test_d_21_the_context_of_the_chain() -> None:
 
 async def test_d_22_a_context_of_the_batch() -> None:
     """Goes before the chain's, for bodies and reviews."""
-    from listeners.chain import Allow
-
     seen: list[Any] = []
-    record = Recorder(
-        review=lambda chain, call, function, review: seen.append(review.custom_context) or Allow()
-    )
+
+    def review(chain: Any, call: Any, function: Any, context: Any) -> Allow:
+        seen.append(context.custom_context)
+        return Allow()
+
+    record = Recorder(review=review)
     chain = chain_of(
         (),
         tool("a", lambda a, c: seen.append(c)),
@@ -363,9 +365,7 @@ async def test_d_34_a_handler_raises_after_the_first_call() -> None:
         last=last,
         record=record,
     )
-    with pytest.raises(
-        HandlerError, match="on_tool_execution_completed raised an exception: .ValueError. BOOM"
-    ):
+    with pytest.raises(HandlerError, match="on_tool_execution_completed raised an exception"):
         await chain.execute_tool_calls()
     assert record.lines == ["st(c1)", "st(c2)", "pre(c1)", "ok(c1, parts[null])"]
     assert ran == ["a"]

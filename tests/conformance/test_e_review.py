@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -105,6 +105,9 @@ async def test_e_06_held() -> None:
     assert record.of("on_tool_interrupted") == [([result],)]
 
 
+NOTHING: Any = None
+
+
 @pytest.mark.parametrize(
     "verdict",
     [
@@ -113,11 +116,11 @@ async def test_e_06_held() -> None:
         True,
         Allow,
         Deny(" "),
-        Deny(None),
+        Deny(NOTHING),
         Interrupt(""),
-        Interrupt("x", 5),
-        UpdateArguments([]),
-    ],  # type: ignore[arg-type]  # what is refused
+        Interrupt("x", cast(Any, 5)),
+        UpdateArguments(cast(Any, [])),
+    ],
 )
 async def test_e_07_silence_is_not_consent(verdict: Any) -> None:
     """Anything that is no verdict aborts the batch, before anything is told."""

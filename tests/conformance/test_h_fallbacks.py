@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -170,10 +171,8 @@ async def test_a_handler_error_that_a_model_swallows_ends_the_run() -> None:
 
     class Swallows:
         async def stream(self, messages: Any, tools: Any, hooks: Any) -> Any:
-            try:
+            with contextlib.suppress(Exception):
                 await hooks.response_headers({})
-            except Exception:
-                pass
             yield OK
 
         def retry_on_fallback(self, error: ChainError) -> bool:

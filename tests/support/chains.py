@@ -190,7 +190,7 @@ def chain_of(
     record: Recorder | None = None,
     **options: Any,
 ) -> LLMChain:
-    """A chain with a user's message, then ``last``, that tells ``record``; ``model``: one, or the replies of a script."""
+    """A chain with a user's message, then ``last``; ``model``: one, or the replies of a script."""
     messages = [Message.user("hi"), *([last] if last else [])]
     callbacks = options.pop("callbacks", [record.callbacks] if record else [])
     llm = model if hasattr(model, "stream") else ScriptedChat(model)
