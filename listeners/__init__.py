@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 from listeners.progress import progress
 
 if TYPE_CHECKING:
+    from listeners.audit_listener import AuditLogListener
+    from listeners.callbacks import ChainListener
     from listeners.contract.events import RunIdError
     from listeners.errors import ToolError
+    from listeners.metrics_listener import MetricsListener
     from listeners.publishing.call import Call
     from listeners.publishing.publisher import RunPublisher
     from listeners.redis_listener import RedisListener
@@ -22,7 +25,10 @@ if TYPE_CHECKING:
     from listeners.tool_listener import ToolCallListener, wrap, wrap_all
 
 __all__ = [
+    "AuditLogListener",
     "Call",
+    "ChainListener",
+    "MetricsListener",
     "RedisListener",
     "RunIdError",
     "RunPublisher",
@@ -35,7 +41,10 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "AuditLogListener": "listeners.audit_listener",
     "Call": "listeners.publishing.call",
+    "ChainListener": "listeners.callbacks",
+    "MetricsListener": "listeners.metrics_listener",
     "RedisListener": "listeners.redis_listener",
     "RunIdError": "listeners.contract.events",
     "RunPublisher": "listeners.publishing.publisher",
