@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import json
 
 from listeners.contract.events import TERMINAL_TYPES, Event, encode, format_time
-from listeners.contract.fold import fold
+from listeners.contract.folding import Folding
 from listeners.contract.position import Position
 from listeners.contract.state import RunState, waiting
 from listeners.publishing.call import Call
@@ -43,13 +43,12 @@ class Composer:
         self.policy = policy
         self._about = about
         self._calls = CallBook()
-        self._state = waiting(run)
-        self._position = Position(0, 0)
+        self._folding = Folding(waiting(run))
 
     @property
     def state(self) -> RunState:
         """The fold of what was published; its position counts this publisher's own events."""
-        return self._state
+        return self._folding.state
 
     def publish(self, type: str, call: Call | None = None, data: Mapping[str, Any] | None = None) -> None:
         """Make an event of a known type and put it in the sink; what goes wrong with its values is logged."""
@@ -223,11 +222,10 @@ class Composer:
         self.sink.put(type, encoded, progress_of=call.key if call and tells_only_progress else None)
 
     def _fold(self, event: Event) -> None:
-        epoch, seq = self._position
-        if event.type == "run_started" and self._state.status != "waiting":
+        epoch, seq = self._folding.position
+        if event.type == "run_started" and self._folding.status != "waiting":
             epoch, seq = epoch + 1, 0
-        self._position = Position(epoch, seq + 1)
-        self._state = fold(self._state, self._position, event)
+        self._folding.add(Position(epoch, seq + 1), event)
 
 
 def _encoded(event: Event) -> bytes:
