@@ -60,11 +60,12 @@ class ChainCalls:
     def told(self, composer: Composer, chain: LLMChain, call: ToolCall, title: Title | None) -> Call:
         """Return the call that something is told of; a new one, if nothing of it was told before."""
         key = _key(call)
-        known = self.find(composer, chain, key) or self._waiting(composer, key)
-        if known is None:
-            return self.take(composer, chain, call, title)
-        known.id = known.id or call.call_id
-        return self._keep(chain, key, known)
+        known = self.find(composer, chain, key)
+        if known is not None:
+            known.id = known.id or call.call_id
+            return known
+        known = self._waiting(composer, key)
+        return self.take(composer, chain, call, title) if known is None else self._keep(chain, key, known)
 
     def find(self, composer: Composer, chain: LLMChain, key: str) -> Call | None:
         """Return the call that was told under this key in the run that is published now."""
