@@ -169,7 +169,8 @@ class Composer:
         parent = self._parent()
         whole = key if parent is None else f"{parent}.{key}"
         with self.sink.lock:
-            return self._calls.oldest(lambda one: one.key == whole and one.free)
+            call = self._calls.get(whole)
+            return call if call is not None and call.free else None
 
     @property
     def nested(self) -> bool:
