@@ -78,10 +78,6 @@ class CallBook:
         """Return the open call that is known by the first of ``handles`` that is known."""
         return next((self._latest[handle] for handle in handles if handle in self._latest), None)
 
-    def get(self, key: str) -> Call | None:
-        """Return the open call with this key."""
-        return self._open.get(key)
-
     def oldest(self, fits: Callable[[Call], bool]) -> Call | None:
         """Return the open call that was first known of those that fit."""
         return next((call for call in self._open.values() if fits(call)), None)

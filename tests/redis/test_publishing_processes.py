@@ -385,9 +385,7 @@ from listeners import RunPublisher
 with RunPublisher(sys.argv[1], redis=sys.argv[2]) as run:
     run.publish("x_a")
 """
-    processes = [
-        subprocess.Popen([sys.executable, "-c", script, f"short-{n}", redis_url]) for n in range(20)
-    ]
+    processes = [subprocess.Popen([sys.executable, "-c", script, f"short-{n}", redis_url]) for n in range(20)]
     assert [process.wait(60) for process in processes] == [0] * 20
     listed = {run.decode() for run in redis.zrange("toolcast:runs:index", 0, -1)}
     assert listed == {f"short-{n}" for n in range(20)}
