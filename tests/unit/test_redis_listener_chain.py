@@ -194,7 +194,11 @@ async def test_an_unknown_tool_with_an_id_that_was_used_before() -> None:
 async def test_two_chains_at_a_time_close_their_own() -> None:
     """One ends while a call of the other has only been identified."""
     named, ended = asyncio.Event(), asyncio.Event()
-    slow: Any = [MessageDelta(tool_calls=(ToolCall(index=0, name="a"),)), 1.0, MessageDelta(status="complete")]
+    slow: Any = [
+        MessageDelta(tool_calls=(ToolCall(index=0, name="a"),)),
+        1.0,
+        MessageDelta(status="complete"),
+    ]
 
     async def wait(seconds: float) -> None:
         await ended.wait()
