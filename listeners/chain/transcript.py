@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Final
@@ -22,7 +23,7 @@ def dump_messages(messages: Iterable[Message]) -> bytes:
     """Return messages as JSON.
 
     Native values (``processed_content``, ``interrupt_data``, ``options``, ``metadata``) are kept if JSON can carry
-    them, and are plain data afterwards; what it can't carry is left out.
+    them, and are plain data afterwards; what it can't carry is left out. Half characters become U+FFFD.
     """
     return msgspec.json.encode({"version": _VERSION, "messages": [_message(message) for message in messages]})
 
@@ -59,7 +60,7 @@ def replace_tool_result(
 
 def _message(message: Message) -> dict[str, Any]:
     told = _members(message, content=_each(_members), tool_calls=_each(_call), tool_results=_each(_result))
-    if metadata := {name: _metadata(value) for name, value in message.metadata.items()}:
+    if metadata := {_whole(name): _metadata(value) for name, value in message.metadata.items()}:
         told["metadata"] = {name: value for name, value in metadata.items() if value is not None}
     return told
 
@@ -76,7 +77,7 @@ def _metadata(value: object) -> Any:
     if isinstance(value, TokenUsage):
         return {"__usage__": _members(value)}
     if isinstance(value, ChainError):
-        return {"__error__": {"type": value.type, "message": value.message}}
+        return {"__error__": {"type": _plain(value.type), "message": _plain(value.message)}}
     return _plain(value)
 
 
@@ -101,10 +102,24 @@ def _plain(value: Any) -> Any:
     try:
         return msgspec.json.decode(msgspec.json.encode(value))
     except Exception:  # whatever a value's own methods raise
-        if isinstance(value, Mapping):
-            kept = {str(name): _plain(inner) for name, inner in value.items()}
-            return {name: inner for name, inner in kept.items() if inner is not None}
+        with contextlib.suppress(RecursionError):
+            return _carried(value)
         return None
+
+
+def _carried(value: Any) -> Any:
+    """What JSON can carry of a value that it can't carry whole."""
+    if isinstance(value, str):
+        return _whole(value)
+    if isinstance(value, Mapping):
+        kept = {_whole(str(name)): _plain(inner) for name, inner in value.items()}
+        return {name: inner for name, inner in kept.items() if inner is not None}
+    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else None
+
+
+def _whole(text: str) -> str:
+    # Models and tools cut texts in the middle of an emoji.
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _loaded_message(read: dict[str, Any]) -> Message:

@@ -96,3 +96,24 @@ def test_what_was_cut_off_stays_so() -> None:
 def test_other_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="not a conversation of dump_messages"):
         load_messages(data)
+
+
+def test_half_a_character_is_replaced_and_costs_nothing_else() -> None:
+    """Models and tools cut texts inside an emoji; a pair in two halves is one again."""
+    half = "a\ud83d"
+    messages = [
+        Message.user(half),
+        Message.user("\ud83d\ude00"),
+        Message.assistant(
+            "",
+            [ToolCall(name="f", call_id="c1", arguments={half: [half, {"n": 1}]}, status="complete")],
+        ),
+        Message("tool", tool_results=[ToolResult(half, tool_call_id="c1", processed_content=[half, 1])]),
+        Message("assistant", "x", metadata={half: half, "streaming_error": ChainError(None, half)}),
+    ]
+    user, pair, made, answer, cut = load_messages(dump_messages(messages))
+    assert (user.text, pair.text) == ("a\ufffd", "\U0001f600")
+    assert made.tool_calls[0].arguments == {"a\ufffd": ["a\ufffd", {"n": 1}]}
+    assert answer.tool_results[0].content[0].content == "a\ufffd"
+    assert answer.tool_results[0].processed_content == ["a\ufffd", 1]
+    assert cut.metadata["a\ufffd"] == "a\ufffd" and cut.metadata["streaming_error"].message == "a\ufffd"
