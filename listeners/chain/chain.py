@@ -11,7 +11,7 @@ from listeners.callbacks import ChainCallbacks, ChainListener
 from listeners.chain.conversation import Conversation
 from listeners.chain.decisions import decided, paired
 from listeners.chain.deltas import MergedDelta, Merging
-from listeners.chain.execution import Batch
+from listeners.chain.execution import Batch, current_task, is_closing
 from listeners.chain.function import Function
 from listeners.chain.messages import Message, MessageDelta, ToolCall
 from listeners.chain.models.base import ChatModel
@@ -140,10 +140,16 @@ class LLMChain:
         return self
 
     def add_message(self, message: Message) -> Self:
-        """Append a message; nobody is told. Its calls get the ids, keys and display texts that they lack."""
+        """Append a message; nobody is told. Its calls get the ids, keys and display texts that they lack.
+
+        When the user goes on, calls that nobody has answered will never run: a tool message that says so is added
+        before what the user says.
+        """
         self._check_changeable("add_message")
         if not isinstance(message, Message):
             raise TypeError(f"add_message takes a Message, not {type(message).__name__}")
+        if message.role == "user":
+            self._conversation.answer_unrun("Tool call '{name}' was cancelled.")
         prepared, _ = self._conversation.prepared(message)
         self._conversation.add(prepared)
         if message.role == "assistant":
@@ -246,6 +252,7 @@ class LLMChain:
             tool_timeout=self.tool_timeout,
             decisions=decisions,
         )
+        task = current_task()
         try:
             await batch.run()
         except Exception:
@@ -255,7 +262,7 @@ class LLMChain:
             raise
         except BaseException as interruption:
             self._take(calls, batch)
-            if not isinstance(interruption, GeneratorExit):
+            if not is_closing(interruption, task):
                 await batch.tell_cancelled(interruption)
             raise
         messages = self._take(calls, batch)

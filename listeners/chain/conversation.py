@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from listeners.chain.function import Function
 from listeners.chain.messages import Message, ToolCall, ToolResult
+from listeners.chain.returns import error_result
 from listeners.chain.review import HeldCall
 from listeners.chain.titles import display_text
 from listeners.errors import ToolError
@@ -166,6 +167,15 @@ class Conversation:
         self._exchanged.append(message)
         if not message.is_cut_off:
             self.needs_response = message.role in ("user", "tool") or message.is_tool_call
+
+    def answer_unrun(self, text: str) -> None:
+        """Answer the calls that will never run with error results; ``text`` has a place for the ``{name}``."""
+        if calls := self.pending:
+            results = [
+                error_result(text.format(name=call.name), call, self._tools.get(call.name or ""), "cancelled")
+                for call in calls
+            ]
+            self.add(Message("tool", tool_results=results))
 
     def add_beside(self, message: Message) -> None:
         """Record a message as exchanged that the conversation will not hold."""

@@ -7,7 +7,7 @@ Everything else is told by the chain's own task.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -33,7 +33,7 @@ from listeners.chain.tool_context import ToolContext
 from listeners.errors import ChainError
 from listeners.texts import repr_of
 
-__all__ = ["Batch"]
+__all__ = ["Batch", "current_task", "is_closing", "noted"]
 
 
 @dataclass(slots=True)
@@ -136,9 +136,9 @@ class Batch:
         self.results  # noqa: B018  # every call has a result from here on
         for place in self._places:
             if not place.told:
-                await _noted(self._tell_outcome(place), onto)
+                await noted(self._tell_outcome(place), onto)
         if not self._told_interrupts:
-            await _noted(self._tell_interrupts(), onto)
+            await noted(self._tell_interrupts(), onto)
 
     # --- Before anything runs ---
 
@@ -309,7 +309,24 @@ def _error_of(task: asyncio.Task[None]) -> BaseException | None:
     return None if task.cancelled() else task.exception()
 
 
-async def _noted(telling: Any, onto: BaseException) -> None:
+def current_task() -> asyncio.Task[Any] | None:
+    """Return the task that runs this; ``None`` outside of one."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop
+        return None
+
+
+def is_closing(interruption: BaseException, task: object) -> bool:
+    """Tell whether the coroutine that ``task`` ran is being closed, so that it may await nothing any longer.
+
+    A body may raise ``GeneratorExit`` too; then the task still runs.
+    """
+    return isinstance(interruption, GeneratorExit) and (task is None or current_task() is not task)
+
+
+async def noted(telling: Awaitable[object], onto: BaseException) -> None:
+    """Await ``telling``; what it raises becomes a note on ``onto``."""
     try:
         await telling
     except BaseException as error:

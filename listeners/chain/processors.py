@@ -26,6 +26,8 @@ class Halt:
     def __post_init__(self) -> None:
         if not isinstance(self.message, Message):
             raise TypeError(f"Halt.message must be a Message, not {type(self.message).__name__}")
+        if self.message.role != "user":
+            raise ValueError(f"Halt.message must be a user message, not one of role {self.message.role}")
 
 
 Processor = Callable[["LLMChain", Message], Message | Halt | Awaitable[Message | Halt]]

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from listeners.chain import modes
 from listeners.chain.conversation import State
+from listeners.chain.execution import current_task, is_closing, noted
 from listeners.chain.messages import Message, TokenUsage, ToolResult
 from listeners.chain.options import DEFAULT_RUNS, RunOptions
 from listeners.chain.outcome import Outcome, Status
 from listeners.chain.processors import Halt
 from listeners.chain.replies import request
-from listeners.chain.returns import error_result
 from listeners.errors import ChainError
 from listeners.texts import repr_of, text_of
 
@@ -44,6 +44,7 @@ class Run:
         self._model_calls = 0
         self._usage = TokenUsage()
         self._end_told = 0
+        self._task: object = None
         self._partial: tuple[ChainError, Message] | None = None
         # A custom mode bounds itself by `check_max_runs`, unless it was told a bound.
         default = None if callable(options.get("mode")) else DEFAULT_RUNS
@@ -137,15 +138,20 @@ class Run:
             await self._telling.tell("on_tool_call_identified", call, function)
         processed = await self._processed(message)
         if isinstance(processed, Message):
+            # A processor may have made calls of its own.
+            processed, identified = self._conversation.prepared(processed)
+            for call, function in identified:
+                await self._telling.tell("on_tool_call_identified", call, function)
             self._conversation.accept(processed)
             await self._telling.tell("on_message_processed", processed)
             if processed.usage is not None:
                 self._usage = self._usage.add(replace(processed.usage, cumulative=False))
                 await self._telling.tell("on_llm_token_usage", processed.usage)
             return
-        rejected, answer, failure = processed
+        unfinished, answer, failure = processed
+        rejected, _ = self._conversation.prepared(unfinished)
         self._conversation.add(rejected)
-        self._answer_unrun("Tool call made to {name} was not run: its message was rejected.")
+        self._conversation.answer_unrun("Tool call made to {name} was not run: its message was rejected.")
         self._conversation.add(answer)
         self._conversation.failed(failure)
         await self._telling.tell("on_message_processing_error", rejected)
@@ -174,23 +180,13 @@ class Run:
             message = made
         return message
 
-    def _answer_unrun(self, text: str) -> None:
-        """Answer the calls that will never run with error results; nobody is told."""
-        if calls := self._conversation.pending:
-            results = [
-                error_result(
-                    text.format(name=call.name), call, self._chain._tools.get(call.name or ""), "cancelled"
-                )
-                for call in calls
-            ]
-            self._conversation.add(Message("tool", tool_results=results))
-
     # --- The run as a whole ---
 
     async def perform(self, begin: Callable[[], Awaitable[Outcome | None]]) -> Outcome:
         """Do ``begin``, then what the options say; tells how it ended, and leaves a valid transcript behind."""
         conversation, start = self._conversation, self._conversation.state()
         configured = self._chain.llm
+        self._task = current_task()
         try:
             try:
                 outcome = await begin() or await self._attempts()
@@ -203,7 +199,7 @@ class Run:
             await self._tell_end(outcome)
             return outcome
         except BaseException as interruption:
-            if not isinstance(interruption, Exception | GeneratorExit):
+            if not isinstance(interruption, Exception) and not is_closing(interruption, self._task):
                 await self._interrupted(interruption)
             raise
         finally:
@@ -232,7 +228,7 @@ class Run:
         error = outcome.error
         if outcome.status == "error" and error is not None:
             self._keep_partial(error)
-            self._answer_unrun("Tool call '{name}' was cancelled.")
+            self._conversation.answer_unrun("Tool call '{name}' was cancelled.")
             if self._telling.raised is not None:
                 self._roll_back(start)
         return replace(
@@ -255,10 +251,11 @@ class Run:
         """The run was cancelled: answer what is open, and tell; what a handler raises becomes a note."""
         if self._conversation.is_new and self._conversation.pending:
             await self._chain._cancel_pending(interruption)
-        try:
-            await self._tell_end(self.outcome("cancelled"))
-        except BaseException as error:
-            interruption.add_note(f"While telling that it was cancelled: {error!r}")
+        outcome = self.outcome("cancelled")
+        for handler in self._telling.handlers.of("on_run_ended")[self._end_told :]:
+            # Each, whatever another one raises, and if the run is cancelled again: it has ended for all of them.
+            self._end_told += 1
+            await noted(self._telling.ask(handler, "on_run_ended", outcome), interruption)
 
     async def _attempts(self) -> Outcome:
         fallbacks = self._options.get("with_fallbacks")
@@ -268,7 +265,6 @@ class Run:
         for place, model in enumerate(models):
             await self._change_for(model)
             state = self._conversation.state()
-            self._model_calls = 0
             outcome = await self._attempt()
             error = outcome.error
             if outcome.status != "error" or error is None or not _may_go_on(self._chain.llm, error):

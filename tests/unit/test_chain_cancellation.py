@@ -359,3 +359,57 @@ async def test_a_model_that_fails_to_close(cancel: bool) -> None:
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
+
+
+async def started_and_cancelled(*ending: Any) -> tuple[asyncio.Task[Any], Any]:
+    """A run that was cancelled in a tool, with these handlers of its end."""
+    started = asyncio.Event()
+
+    async def wait(arguments: Any, context: Any) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    handlers: Any = [{"on_run_ended": handler} for handler in ending]
+    chain = chain_of([calls(call("c1", "f"))], atool("f", wait), callbacks=handlers)
+    task = asyncio.create_task(chain.run())
+    await started.wait()
+    task.cancel()
+    return task, chain
+
+
+async def test_everybody_is_told_of_the_end_of_a_run_that_is_cancelled_twice() -> None:
+    ended: list[str] = []
+    waiting = asyncio.Event()
+
+    async def slow(chain: Any, outcome: Any) -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    task, chain = await started_and_cancelled(slow, lambda chain, outcome: ended.append(outcome.status))
+    await waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == ["cancelled"]
+    check_transcript(chain.messages)
+
+
+async def test_everybody_is_told_of_the_end_of_a_cancelled_run_when_one_raises_there() -> None:
+    ended: list[str] = []
+
+    def bad(chain: Any, outcome: Any) -> None:
+        raise RuntimeError("BOOM!")
+
+    task, _ = await started_and_cancelled(bad, lambda chain, outcome: ended.append(outcome.status))
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    assert ended == ["cancelled"] and "BOOM!" in caught.value.__notes__[0]
+
+
+async def test_a_body_that_raises_generator_exit_ends_the_run_for_everybody() -> None:
+    record = Recorder(ours=True)
+    chain = chain_of([calls(call("c1", "f"))], tool("f", GeneratorExit()), record=record)
+    with pytest.raises(GeneratorExit):
+        await chain.run()
+    assert record.lines[-2:] == ["fail(c1, parts[Tool call 'f' was cancelled.])", "end(cancelled)"]
+    check_transcript(chain.messages)

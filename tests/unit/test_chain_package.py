@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 import listeners.chain
-from listeners.chain import Message, MessageDelta, TokenUsage, ToolCall, ToolResult
+from listeners.chain import Message, MessageDelta, ScriptedChat, TokenUsage, ToolCall, ToolResult
 from listeners.chain.titles import display_text
-from tests.support.chains import chain_of, tool
+from listeners.errors import ChainError
+from tests.support.chains import call, calls, chain_of, tool
 
 
 def test_every_name_is_there() -> None:
@@ -121,3 +122,21 @@ def test_needs_response() -> None:
         chain.add_message(message)
         seen.append(chain.needs_response)
     assert seen == [True, False, True, True, False, True]
+
+
+async def test_calls_that_nobody_answered_are_when_the_user_goes_on() -> None:
+    model = ScriptedChat([calls(call("c1", "f")), Message.assistant("ok")])
+    chain = chain_of(model, tool("f"))
+    await chain.run(mode="once")
+    chain.add_message(Message.user("Never mind"))
+    await chain.run()
+    assert [message.role for message in model.requests[-1]] == ["user", "assistant", "tool", "user"]
+    assert chain.messages[2].tool_results[0].reason == "cancelled"
+
+
+async def test_the_bound_of_model_calls_holds_for_all_models_together() -> None:
+    failing = ScriptedChat([calls(call("c1", "f")), ChainError("overloaded", "x")], retry_on=["overloaded"])
+    second = ScriptedChat([calls(call(f"d{n}", "f")) for n in range(5)])
+    outcome = await chain_of(failing, tool("f")).run(max_runs=4, with_fallbacks=[second])
+    assert outcome.error is not None and outcome.error.type == "exceeded_max_runs"
+    assert len(failing.requests) + len(second.requests) == 4

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from listeners.chain import Halt, JsonProcessor, Message
-from tests.support.chains import call, calls, chain_of, tool
+from listeners.chain import Halt, JsonProcessor, LLMChain, Message, ToolCall
+from tests.support.chains import Recorder, call, calls, chain_of, tool
 
 
 @pytest.mark.parametrize(
@@ -63,3 +64,22 @@ async def test_a_processor_that_returns_something_else_answers_the_model() -> No
 def test_halt_takes_a_message() -> None:
     with pytest.raises(TypeError, match=r"Halt\.message must be a Message, not str"):
         Halt("no")  # type: ignore[arg-type]  # what is refused
+
+
+def test_a_halt_takes_a_user_message_only() -> None:
+    with pytest.raises(ValueError, match="user message"):
+        Halt(Message.system("no"))
+
+
+async def test_calls_that_a_processor_adds_get_ids_and_keys() -> None:
+    def add(chain: LLMChain, message: Message) -> Message:
+        return replace(message, tool_calls=(ToolCall(name="f"),)) if message.text == "x" else message
+
+    record = Recorder()
+    replies = [Message.assistant("x"), Message.assistant("y")]
+    chain = chain_of(replies, tool("f"), record=record, message_processors=[add])
+    await chain.run()
+    [call] = chain.messages[1].tool_calls
+    assert call.call_id and call.key
+    assert chain.messages[2].tool_results[0].tool_call_id == call.call_id
+    assert [line for line in record.lines if line.startswith("id(")] == [f"id({call.call_id}:f)"]
