@@ -13,21 +13,35 @@ from typing import TYPE_CHECKING, Any, Final
 from listeners.progress import progress
 
 if TYPE_CHECKING:
+    from listeners.contract.deciding import DecisionError, EditRefused, QuestionNotOpen, RunNotFound
+    from listeners.contract.decisions import Approve, Decision, Edit, Reject
     from listeners.contract.events import RunIdError
+    from listeners.deciding import decide
     from listeners.errors import ToolError
     from listeners.publishing.call import Call
     from listeners.publishing.publisher import RunPublisher
+    from listeners.publishing.taking_up import RunNotInterrupted
     from listeners.redis_listener import RedisListener
     from listeners.run_ids import new_run_id
     from listeners.tool_listener import ToolCallListener, wrap, wrap_all
 
 __all__ = [
+    "Approve",
     "Call",
+    "Decision",
+    "DecisionError",
+    "Edit",
+    "EditRefused",
+    "QuestionNotOpen",
     "RedisListener",
+    "Reject",
     "RunIdError",
+    "RunNotFound",
+    "RunNotInterrupted",
     "RunPublisher",
     "ToolCallListener",
     "ToolError",
+    "decide",
     "new_run_id",
     "progress",
     "wrap",
@@ -35,12 +49,22 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "Approve": "listeners.contract.decisions",
     "Call": "listeners.publishing.call",
+    "Decision": "listeners.contract.decisions",
+    "DecisionError": "listeners.contract.deciding",
+    "Edit": "listeners.contract.decisions",
+    "EditRefused": "listeners.contract.deciding",
+    "QuestionNotOpen": "listeners.contract.deciding",
     "RedisListener": "listeners.redis_listener",
+    "Reject": "listeners.contract.decisions",
     "RunIdError": "listeners.contract.events",
+    "RunNotFound": "listeners.contract.deciding",
+    "RunNotInterrupted": "listeners.publishing.taking_up",
     "RunPublisher": "listeners.publishing.publisher",
     "ToolCallListener": "listeners.tool_listener",
     "ToolError": "listeners.errors",
+    "decide": "listeners.deciding",
     "new_run_id": "listeners.run_ids",
     "wrap": "listeners.tool_listener",
     "wrap_all": "listeners.tool_listener",

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
+from gateway.cli.decide import decide
 from gateway.cli.demo import demo
 from gateway.cli.runs import runs
 from gateway.cli.serve import serve
@@ -15,7 +16,7 @@ from gateway.cli.tail import tail
 
 __all__ = ["COMMANDS", "build"]
 
-COMMANDS: Final[tuple[Callable[..., None], ...]] = (serve, demo, tail, runs)
+COMMANDS: Final[tuple[Callable[..., None], ...]] = (serve, demo, tail, runs, decide)
 """Each is called like its function and described by its docstring."""
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from listeners.chain.messages import ToolCall
+from listeners.contract.decisions import Approve, Decision, Edit, Reject, check_decision, parse_decision
 from listeners.errors import ChainError
 
 __all__ = [
@@ -59,27 +60,7 @@ class Interrupt:
     data: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Approve:
-    """Run the call as it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """Run the call with other arguments."""
-
-    arguments: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Reject:
-    """Don't run the call; ``reason`` is added to what the model is told."""
-
-    reason: str | None = None
-
-
 Verdict = Allow | UpdateArguments | Deny | Interrupt
-Decision = Approve | Edit | Reject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,42 +111,6 @@ def check_verdict(verdict: object, tool: str) -> Verdict:
 def is_interrupt(value: object) -> bool:
     """Tell whether ``value`` is an ``Interrupt`` that can hold a call."""
     return isinstance(value, Interrupt) and _is_text(value.message) and _is_data(value.data)
-
-
-def check_decision(decision: object) -> Decision:
-    """Return ``decision`` if it is one; raises ``ValueError`` otherwise."""
-    match decision:
-        case Approve():
-            return decision
-        case Edit():
-            if _is_arguments(decision.arguments):
-                return decision
-            raise ValueError("Edit.arguments must be a mapping with str keys")
-        case Reject():
-            if decision.reason is None or isinstance(decision.reason, str):
-                return decision
-            raise ValueError("Reject.reason must be a text or None")
-    raise ValueError(f"{decision!r:.200} is no decision: give Approve(), Edit(arguments) or Reject(reason)")
-
-
-def parse_decision(wire: Mapping[str, Any]) -> Decision:
-    """Make a decision of ``{"decision": "approve" | "edit" | "reject", "arguments"?, "reason"?}``.
-
-    The word may stand under ``"type"`` too; other members are ignored. Raises ``ValueError`` for another word, none,
-    or an edit without arguments.
-    """
-    if not isinstance(wire, Mapping):
-        raise ValueError(f"a decision must be a mapping, not {type(wire).__name__}")
-    word = wire.get("decision", wire.get("type"))
-    if word == "approve":
-        return Approve()
-    if word == "edit":
-        if "arguments" not in wire:
-            raise ValueError("the decision to edit needs the arguments to run with")
-        return check_decision(Edit(wire["arguments"]))
-    if word == "reject":
-        return check_decision(Reject(wire.get("reason")))
-    raise ValueError(f"the decision must be approve, edit or reject, not {word!r:.80}")
 
 
 def _is_text(value: object) -> bool:

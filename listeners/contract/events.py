@@ -14,6 +14,7 @@ import msgspec
 __all__ = [
     "EVENT_TYPES",
     "TERMINAL_TYPES",
+    "TURNS",
     "CallRef",
     "Event",
     "FailureReason",
@@ -71,6 +72,9 @@ EVENT_TYPES: Final[dict[str, Publication]] = {
 
 TERMINAL_TYPES: Final = frozenset({"run_completed", "run_failed", "run_cancelled"})
 """The types after which a log takes nothing but ``run_started``."""
+
+TURNS: Final = TERMINAL_TYPES | {"run_started", "run_interrupted", "run_resumed"}
+"""The types that change a run's status, which are its owner's to send."""
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~-]{0,127}")
 _CALL_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:~-]{0,255}")

@@ -73,6 +73,16 @@ class Keys:
         """The hash that says how the log stands."""
         return f"{self.channel}:meta"
 
+    @property
+    def questions(self) -> str:
+        """The hash of open questions: call key to the position of the ``tool_interrupted`` that waits."""
+        return f"{self.channel}:questions"
+
+    @property
+    def decisions(self) -> str:
+        """The stream of answers on their way back to the agent."""
+        return f"{self.channel}:decisions"
+
 
 def runs_index(namespace: str) -> str:
     """The sorted set of run ids by their last status change (milliseconds)."""

@@ -6,7 +6,7 @@ Nothing here holds a client. Whoever does, sync or async, sends ``keys`` and ``a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -35,6 +35,7 @@ __all__ = [
     "Batch",
     "Entry",
     "Fenced",
+    "Guard",
     "Limits",
     "Lost",
     "Refused",
@@ -64,11 +65,26 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """What makes a batch a decision: it is appended only while this question is open, and answers it.
+
+    ``question`` is the position of the ``tool_interrupted`` that holds ``call``, ``answer`` the JSON text that goes
+    back to the agent.
+    """
+
+    call: str
+    question: Position
+    answer: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """Events of one writer, numbered and frozen: sent again as they are until they are answered.
 
     ``first`` is the writer's number of the first event (1, 2, 3 …); everything before it has been answered.
-    ``epoch`` is the one the writer's answers named, ``None`` before the first. A ``run_started`` stands first.
+    ``epoch`` is the one the writer's answers named, ``None`` before the first. A ``run_started`` or ``run_resumed``
+    stands first. ``joins``: the writer leaves the turns of the run to its owner. A decision has a ``guard``, and
+    comes from a writer that is used for it alone.
     """
 
     keys: Keys
@@ -76,10 +92,12 @@ class Batch:
     first: int
     epoch: int | None
     events: tuple[tuple[str, bytes], ...]
+    joins: bool = False
+    guard: Guard | None = None
 
     def script_keys(self) -> list[str]:
         """Return the script's ``KEYS``."""
-        return [self.keys.log, self.keys.meta]
+        return [self.keys.log, self.keys.meta, self.keys.questions, self.keys.decisions]
 
     def script_arguments(self, limits: Limits, *, sharded: bool = False) -> list[str | bytes | int]:
         """Return the script's ``ARGV``; ``sharded`` publishes on the Cluster's sharded channel."""
@@ -88,6 +106,7 @@ class Batch:
             self.writer,
             self.first,
             "" if self.epoch is None else self.epoch,
+            "joined" if self.joins else "",
             max(1, round(limits.keep_open)),
             max(1, round(limits.keep_done)),
             max(1, round(limits.keep_interrupted)),
@@ -97,6 +116,8 @@ class Batch:
             MESSAGE_LIMIT,
             "SPUBLISH" if sharded else "PUBLISH",
         ]
+        guard = self.guard
+        arguments += ("", "", "") if guard is None else (guard.call, str(guard.question), guard.answer)
         for type, event in self.events:
             arguments += (type, event)
         return arguments
@@ -105,20 +126,35 @@ class Batch:
 @dataclass(frozen=True, slots=True)
 class Appended:
     """The batch stands in the log. ``positions`` holds one position per accepted event in order, or is ``None``
-    where a repeat is too old for Redis to know it; ``refused`` events came after the end of the run."""
+    where a repeat is too old for Redis to know it.
+
+    ``refused`` events are not in the log: those at the indexes ``skipped`` were the owner's to send (or a
+    ``run_resumed`` while the run was running), the others came after the end of the run.
+    """
 
     epoch: int
     positions: tuple[Position, ...] | None
     refused: int
     status: str
     status_changed: bool
+    skipped: tuple[int, ...] = ()
+
+    def places(self) -> Iterator[tuple[int, Position]]:
+        """Yield index in the batch and position of each accepted event, as far as they are known."""
+        index = 0
+        for position in self.positions or ():
+            while index in self.skipped:
+                index += 1
+            yield index, position
+            index += 1
 
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """Another writer has started the run since: this one is out, and nothing was appended."""
+    """Another writer has started the run since, or ``resumed`` it: this one is out, and nothing was appended."""
 
     epoch: int
+    resumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +164,10 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The run has ended (``status``) and takes nothing but ``run_started``; nothing was appended."""
+    """The run has ended (``status``) and takes nothing but ``run_started``; nothing was appended.
+
+    Or it has not begun (``waiting``), and a writer that has joined it can't begin it.
+    """
 
     epoch: int
     status: str
@@ -155,12 +194,13 @@ def read_append_reply(reply: Sequence[Any]) -> Appended | Fenced | Lost | Refuse
         return Lost()
     epoch = int(reply[1])
     if kind == "fenced":
-        return Fenced(epoch)
+        return Fenced(epoch, _text(reply[2]) == "resumed")
     if kind == "refused":
         return Refused(epoch, _text(reply[2]))
     first, accepted = _text(reply[2]), int(reply[3])
     positions = tuple(Position(epoch, int(first) + i) for i in range(accepted)) if first else None
-    return Appended(epoch, positions, int(reply[4]), _text(reply[5]), bool(int(reply[6])))
+    skipped = tuple(int(index) for index in _text(reply[7]).split(",") if index)
+    return Appended(epoch, positions, int(reply[4]), _text(reply[5]), bool(int(reply[6])), skipped)
 
 
 def read_entries(reply: Iterable[Any] | None) -> list[Entry]:

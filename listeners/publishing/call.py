@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from msgspec import json
 
 from listeners.contract.events import CallRef
+from listeners.contract.state import CallState
 from listeners.publishing.current import current_call
 from listeners.publishing.titles import Phase, Title
 
@@ -29,6 +30,12 @@ _AFTER: Final[dict[str, tuple[Stage, Phase]]] = {
     "tool_interrupted": ("interrupted", "asking"),
     "tool_execution_completed": ("ended", "done"),
     "tool_execution_failed": ("ended", "failed"),
+}
+
+_STAGES: Final[dict[str, Stage]] = {
+    "identified": "identified",
+    "running": "running",
+    "interrupted": "interrupted",
 }
 
 
@@ -65,6 +72,8 @@ class Call:
         self.stage: Stage = "new"
         # Handed out to be started, so that nobody else takes it up.
         self.taken = False
+        # Its question was answered by a decision that stands in the log already.
+        self.decided = False
         # By what the book finds it again.
         self.handles: tuple[Hashable, ...] = ()
         # Opened by hand, and no wrapped tool has run as its body yet.
@@ -154,6 +163,20 @@ class Call:
 
     # --- For the composer, which holds its lock ---
 
+    @classmethod
+    def known(cls, composer: Composer, state: CallState, *, alone: bool) -> Self:
+        """Return the open call that a log tells of; its next start is a further attempt. ``alone``: if it is running
+        there, nobody runs it any more."""
+        call = cls(composer, state.key, state.name, id=state.id, index=state.index, parent=state.parent)
+        call.attempt = state.attempt if state.started_at is not None else state.attempt - 1
+        call.shown = state.title
+        call.stage = _STAGES[state.state]
+        if alone and call.stage == "running":
+            call.stage = "identified"
+        arguments = state.interrupt.arguments if state.interrupt is not None else state.arguments
+        call.arguments = arguments if isinstance(arguments, dict) else None
+        return call
+
     @staticmethod
     def phase_after(type: str) -> Phase | None:
         """Return which form of the title an event of ``type`` brings, ``None`` if it stays."""
@@ -169,11 +192,14 @@ class Call:
                 "tool_"
             ):
                 return False
-        elif after and after[0] == "identified" and self.stage == "running":
+        elif type == "tool_decision" and self.decided:
+            return False
+        if after and after[0] == "identified" and self.stage == "running":
             return False
         if after is None:
             return True
         self.stage = after[0]
+        self.decided = False
         if self.stage == "running":
             self.attempt += 1
             self._started = time.monotonic()

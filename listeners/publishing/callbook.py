@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Final
 
 from listeners.publishing.call import Call
@@ -57,6 +57,18 @@ class CallBook:
                 key = f"{prefix}w{self._made_up}{suffix}"
         self._keys.add(key)
         return key
+
+    def take_up(self, keys: Collection[str], calls: Iterable[Call]) -> None:
+        """Take in what a log tells: all ``keys``, and the open calls that aren't known here."""
+        known = set(self._keys)
+        self._keys.update(keys)
+        for call in calls:
+            if call.key not in known:
+                self.add(call, call.key, *(() if call.id is None else (call.id,)))
+
+    def get(self, key: str) -> Call | None:
+        """Return the open call with this key."""
+        return self._open.get(key)
 
     def add(self, call: Call, *handles: Hashable) -> None:
         """Remember a new call, also under ``handles``, of which the latest call has each."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from msgspec import json
 
-from listeners.contract.events import TERMINAL_TYPES, Event, encode, format_time
+from listeners.contract.decisions import Decision, Edit
+from listeners.contract.events import TERMINAL_TYPES, TURNS, Event, encode, format_time
 from listeners.contract.fold import fold
-from listeners.contract.position import Position
-from listeners.contract.state import RunState, waiting
+from listeners.contract.position import ABSENT, Position
+from listeners.contract.reading import KnownRun
+from listeners.contract.state import RunState, is_open, waiting
 from listeners.publishing.call import Call
 from listeners.publishing.callbook import CallBook, usable_id
 from listeners.publishing.capping import capped
@@ -24,6 +26,11 @@ from listeners.publishing.sink import Sink
 from listeners.publishing.titles import Title, title_of
 
 __all__ = ["Composer"]
+
+# What is done about a call, after which nobody is to answer its question.
+_SETTLES: Final = frozenset(
+    {"tool_decision", "tool_execution_started", "tool_execution_completed", "tool_execution_failed"}
+)
 
 _log = logging.getLogger("listeners")
 
@@ -41,7 +48,7 @@ class Composer:
         self.run = run
         self.sink = sink
         self.policy = policy
-        self._about = about
+        self._about = dict(about)
         self._calls = CallBook()
         self._state = waiting(run)
         self._position = Position(0, 0)
@@ -57,6 +64,33 @@ class Composer:
             self._publish(type, call, data or {})
         except Exception:
             _log.exception("run %s: an event of type %s could not be made", self.run, type)
+
+    def take_up(self, known: KnownRun, *, alone: bool) -> None:
+        """Go on where the log stands, with its state, keys, attempts and held calls. ``alone``: whoever wrote it is
+        gone, so that what was running there may be started again."""
+        with self.sink.lock:
+            self._state = known.state
+            self._position = Position.parse(known.state.position) or ABSENT
+            for name, value in self._about.items():
+                self._about[name] = value or getattr(known.state, name)
+            calls = [Call.known(self, state, alone=alone) for state in known.state.calls if is_open(state)]
+            for call in calls:
+                call.decided = call.stage == "identified" and call.key in known.questions
+            self._calls.take_up(known.keys, calls)
+            for key, position in known.questions.items():
+                self.sink.questions.asked(key, position)
+
+    def decided(self, key: str, decision: Decision) -> None:
+        """Take in a decision that stands in the log already."""
+        with self.sink.lock:
+            call = self._calls.get(key)
+            if call is None or not call.step("tool_decision"):
+                return
+            call.decided = True
+            if isinstance(decision, Edit):
+                call.arguments = dict(decision.arguments)
+            now = format_time(time.time())
+            self._fold(Event(type="tool_decision", run=self.run, time=now, call=call.ref))
 
     # --- Calls ---
 
@@ -180,14 +214,31 @@ class Composer:
         shown = self.policy.apply(type, call.name if call else "", data) if allowed else {}
         title = self._title(call, type)
         with self.sink.lock:
+            if type in TURNS and not self._may_turn(type):
+                return
             if type in TERMINAL_TYPES:
                 self._close_calls()
             if call is not None and not self._step(call, type, title):
                 return
+            if call is not None and type in _SETTLES:
+                self.sink.questions.settled(call.key)
+            elif call is not None and type == "tool_interrupted":
+                self.sink.questions.asked(call.key)
             if allowed:
                 self._put(type, now, call, shown)
+            if type in TERMINAL_TYPES:
+                self.sink.questions.close(self._state.status)
         if call is not None and "result_summary" in shown:
             hint_at_results(call.name)
+
+    def _may_turn(self, type: str) -> bool:
+        if type == "run_started":
+            may = not self.sink.joined
+        else:
+            may = self.sink.owner and (type != "run_resumed" or self._state.status == "interrupted")
+        if not may:
+            _log.debug("run %s: %s is not this publisher's to say", self.run, type)
+        return may
 
     def _title(self, call: Call | None, type: str) -> str:
         phase = call.phase_after(type) if call else None

@@ -10,14 +10,17 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any, Final
 
 import redis
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
+from listeners.contract.exchange import Command
 from listeners.contract.keys import Keys
 from listeners.contract.log import Batch, Limits, append_script, index_commands, read_append_reply
 from listeners.publishing.server import Server
+from listeners.publishing.way_back import WayBack
 from listeners.publishing.writer import Writer
 
 __all__ = ["Flusher", "pause_after"]
@@ -38,6 +41,9 @@ _PASSING: Final = (
     "BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOAUTH", "NOPERM", "NOREPLICAS", "OOM", "READONLY",
     "TRYAGAIN", "UNKILLABLE", "WRONGPASS",
 )  # fmt: skip
+
+# Who has something to send; ``None``: somebody has asked for something.
+_Ready = queue.SimpleQueue[Writer | None]
 
 _log = logging.getLogger("listeners")
 
@@ -69,7 +75,8 @@ class Flusher:
         self.lock = threading.Lock()
         self._starting = threading.RLock()
         # Its `put` may be interrupted by another `put` of the same thread: a signal handler may publish.
-        self._ready: queue.SimpleQueue[Writer] = queue.SimpleQueue()
+        self._ready: _Ready = queue.SimpleQueue()
+        self._way_back = WayBack()
         self._thread: threading.Thread | None = None
         self._client: redis.Redis | None = None
         self._sha = ""
@@ -92,10 +99,18 @@ class Flusher:
         """The server's address, without a password."""
         return self._server.shown
 
-    def writer(self, keys: Keys, limits: Limits, *, patience: float) -> Writer:
+    def writer(self, keys: Keys, limits: Limits, *, patience: float, joined: bool = False) -> Writer:
         """Return a new writer whose events this flusher sends; ``patience``: seconds a process waits for them to be
-        answered before it exits."""
-        writer = Writer(keys, limits, shown=self.shown, patience=patience, wake=self._wake)
+        answered before it exits; ``joined``: it leaves the run's turns to its owner."""
+        writer = Writer(
+            keys,
+            limits,
+            shown=self.shown,
+            patience=patience,
+            wake=self._wake,
+            ask=self.ask,
+            joined=joined,
+        )
         with self.lock:
             self._writers.add(writer)
         return writer
@@ -105,15 +120,23 @@ class Flusher:
         with self.lock:
             return list(self._writers)
 
+    def ask(self, command: Command) -> Future[Any]:
+        """Send one command between the batches, and return its reply to be; it waits while Redis is away."""
+        future = self._way_back.ask(command)
+        self._ready.put(None)
+        self._start()
+        return future
+
     def _wake(self, writer: Writer) -> None:
         # Whoever finds the flag set comes before the flusher clears it, and is in what it cuts after that.
         if not writer.ready:
             writer.ready = True
             self._ready.put(writer)
-        if self._thread is None:
-            self._start()
+        self._start()
 
     def _start(self) -> None:
+        if self._thread is not None:
+            return
         with self._starting:
             if self._thread is None:
                 thread = threading.Thread(
@@ -126,13 +149,15 @@ class Flusher:
                     return
                 self._thread = thread
 
-    def _run(self, ready: queue.SimpleQueue[Writer]) -> None:
+    def _run(self, ready: _Ready) -> None:
         # In the order of their turns: who was served goes to the end.
         turns: dict[Writer, None] = {}
         while True:
             self._collect(ready, turns)
             try:
                 self._round(turns)
+                if self._way_back.round(self._connected):
+                    self._reachable()
             except Exception as error:
                 # Nothing that goes wrong here may end the thread; all batches are still there.
                 if not isinstance(error, RedisError | OSError):
@@ -143,25 +168,30 @@ class Flusher:
                     writer.last_error = self.last_error
                 self._pause(ready, turns)
 
-    def _collect(self, ready: queue.SimpleQueue[Writer], turns: dict[Writer, None]) -> None:
-        """Move who is ready into ``turns``; wait for somebody if nobody's turn is due."""
+    def _collect(self, ready: _Ready, turns: dict[Writer, None]) -> None:
+        """Move who is ready into ``turns``; wait for somebody if nothing is due."""
         while True:
+            wait = 0.0 if turns else self._way_back.seconds_left()
             try:
-                writer = ready.get(block=not turns)
+                writer = ready.get(block=wait != 0.0, timeout=wait)
             except queue.Empty:
                 return
-            writer.ready = False
-            turns[writer] = None
+            self._take_up(writer, turns)
 
-    def _pause(self, ready: queue.SimpleQueue[Writer], turns: dict[Writer, None]) -> None:
+    def _pause(self, ready: _Ready, turns: dict[Writer, None]) -> None:
         until = time.monotonic() + pause_after(self._failures)
         while (left := until - time.monotonic()) > 0:
             try:
                 writer = ready.get(timeout=left)
             except queue.Empty:
                 return
+            self._take_up(writer, turns)
+
+    def _take_up(self, writer: Writer | None, turns: dict[Writer, None]) -> None:
+        if writer is not None:
             writer.ready = False
             turns[writer] = None
+            self._way_back.watch(writer)
 
     def _round(self, turns: dict[Writer, None]) -> None:
         """Send one batch of each run whose turn it is, in one round trip."""

@@ -7,12 +7,14 @@ from typing import Final
 
 from listeners.contract.log import BATCH_BYTES, BATCH_EVENTS
 
-__all__ = ["FRAGMENTS", "MAX_BYTES", "MAX_EVENTS", "Outbox", "Queued"]
+__all__ = ["BEGINNINGS", "FRAGMENTS", "MAX_BYTES", "MAX_EVENTS", "Outbox", "Queued"]
 
 MAX_EVENTS: Final = 10_000
 """Events that wait at most."""
 MAX_BYTES: Final = 16 * 1024 * 1024
 """Bytes of JSON that wait at most."""
+BEGINNINGS: Final = frozenset({"run_started", "run_resumed"})
+"""The types that make their writer the run's owner: the script takes them at the head of a batch alone."""
 FRAGMENTS: Final = frozenset({"tool_progress", "tool_call_arguments", "llm_new_delta"})
 """The types that go first when room is needed: pieces of something that a later event says as a whole."""
 
@@ -85,14 +87,14 @@ class Outbox:
     def cut(self) -> tuple[tuple[str, bytes], ...]:
         """Return the next batch as (type, JSON) pairs, the same one until it is acknowledged; empty: nothing waits.
 
-        At most 500 events and 1 MiB (one larger event goes alone); ``run_started`` only as the first.
+        At most 500 events and 1 MiB (one larger event goes alone); what gives a run its owner only as the first.
         """
         if not self._frozen:
             batch: list[Queued] = []
             size = 0
             for queued in self._waiting.values():
                 size += len(queued.event)
-                if batch and (size > BATCH_BYTES or queued.type == "run_started"):
+                if batch and (size > BATCH_BYTES or queued.type in BEGINNINGS):
                     break
                 batch.append(queued)
                 if len(batch) == BATCH_EVENTS:

@@ -6,13 +6,14 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import Future
 from contextvars import Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, Self, TypeVar
 
+from listeners.contract.decisions import Decision
 from listeners.contract.events import check_event_type, check_run_id
-from listeners.contract.keys import KEEP_DONE, KEEP_OPEN, Keys
+from listeners.contract.keys import KEEP_DONE, KEEP_INTERRUPTED, KEEP_OPEN, Keys
 from listeners.contract.log import Limits
 from listeners.contract.state import RunState, is_ended
 from listeners.publishing.binding import bound
@@ -24,7 +25,9 @@ from listeners.publishing.process import flusher_for
 from listeners.publishing.redaction import Redact
 from listeners.publishing.server import Server
 from listeners.publishing.sink import Sink, Stats
+from listeners.publishing.taking_up import TakingUp
 from listeners.publishing.titles import Title
+from listeners.publishing.waiting import flushed
 from listeners.run_ids import check_owner, new_run_id
 
 if TYPE_CHECKING:
@@ -50,10 +53,15 @@ class RunPublisher:
 
     - ``run``: its id, a fresh one if ``None``; ``user``: refuse ids outside ``<user>.``, since a page chose it.
     - ``title``, ``agent``, ``thread``: what readers are told of it.
+    - ``join``: the run is somebody else's, and what is published is added to it; the block neither begins nor ends it.
+    - ``resume``: the block takes up an interrupted run, whose state, keys and attempts go on, and owns it from then on.
+      Entering it raises :class:`RunNotInterrupted` unless it is interrupted and nobody else was first, and
+      ``TimeoutError`` if Redis doesn't answer within ``flush_timeout``: only who has entered may go on with the run.
     - ``redis``: a URL, a ``redis.Redis``, or nothing (``REDIS_URL``, else the default address); ``namespace``:
       first part of all keys and channels (``TOOLCAST_NAMESPACE``, else ``toolcast``).
     - ``arguments``, ``results``, ``errors``, ``expose_exceptions``, ``redact``, ``publish``: what may leave the agent.
-    - ``keep_open``, ``keep_done``: seconds the log lives after its last event, and after the end.
+    - ``keep_open``, ``keep_done``, ``keep_interrupted``: seconds the log lives after its last event, after the end,
+      and while it waits for people.
     - ``flush_timeout``: seconds that leaving the block, and the process's exit, wait for Redis.
 
     Raises :class:`RunIdError` for an id that can't be one, ``ValueError`` and ``TypeError`` for other settings.
@@ -69,6 +77,8 @@ class RunPublisher:
         title: str | None = None,
         agent: str | None = None,
         thread: str | None = None,
+        join: bool = False,
+        resume: bool = False,
         user: str | None = None,
         redis: str | Redis | None = None,
         namespace: str | None = None,
@@ -80,8 +90,15 @@ class RunPublisher:
         publish: Literal["progress", "full"] = "progress",
         keep_open: float = KEEP_OPEN,
         keep_done: float = KEEP_DONE,
+        keep_interrupted: float = KEEP_INTERRUPTED,
         flush_timeout: float = 5,
     ) -> None:
+        if join and resume:
+            raise ValueError(
+                "join=True leaves a run to its owner, resume=True becomes its owner: give one of them"
+            )
+        if run is None and (join or resume):
+            raise ValueError("join=True and resume=True need the id of the run")
         self.run = new_run_id(user) if run is None else check_run_id(run)
         if user is not None:
             check_owner(self.run, user)
@@ -94,28 +111,31 @@ class RunPublisher:
             publish=publish,
         )
         self._flush_timeout = flush_timeout
-        self._sink = self._open(redis, namespace, Limits(keep_open=keep_open, keep_done=keep_done))
+        limits = Limits(keep_open=keep_open, keep_done=keep_done, keep_interrupted=keep_interrupted)
+        self._sink = self._open(redis, namespace, limits, joined=join)
         about = {"title": title, "agent": agent, "thread": thread}
         self.composer = Composer(self.run, self._sink, policy, about=about)
+        self._taking_up = (
+            TakingUp(self.composer, resume=resume, timeout=flush_timeout) if join or resume else None
+        )
         self.in_block = False
         self.failure: dict[str, Any] | None = None
         self._token: Token[RunPublisher | None] | None = None
 
-    def _open(self, redis: str | Redis | None, namespace: str | None, limits: Limits) -> Sink:
+    def _open(
+        self, redis: str | Redis | None, namespace: str | None, limits: Limits, *, joined: bool
+    ) -> Sink:
         server = Server(redis, namespace=namespace, environ=os.environ)
         keys = Keys(self.run, server.namespace)
-        return flusher_for(server).writer(keys, limits, patience=self._flush_timeout)
+        return flusher_for(server).writer(keys, limits, patience=self._flush_timeout, joined=joined)
 
     # --- The run ---
 
     def __enter__(self) -> Self:
-        if self.in_block:
-            raise RuntimeError(f"run {self.run} is open already: give each block a RunPublisher of its own")
-        self.in_block = True
-        self.failure = None
-        self._token = current_run.set(self)
-        self.publish("run_started")
-        return self
+        self._check_closed()
+        if self._taking_up is not None:
+            self._taking_up.enter()
+        return self._enter()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -126,13 +146,16 @@ class RunPublisher:
             self._sink.patience = 0
 
     async def __aenter__(self) -> Self:
-        return self.__enter__()
+        self._check_closed()
+        if self._taking_up is not None:
+            await self._taking_up.enter_async()
+        return self._enter()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._leave(error)
-        if not await self._flushed():
+        if not await flushed(self._sink, self._flush_timeout):
             self._sink.patience = 0
 
     def complete(self, *, result: Any = None) -> None:
@@ -153,6 +176,31 @@ class RunPublisher:
         ``interrupts`` are ``{"key": …, "message": …, "data": …}``, one a question, ``key`` being the call's.
         """
         self.publish("run_interrupted", data={"interrupts": [dict(one) for one in interrupts]})
+
+    async def decision(self, call: Call | str) -> Decision:
+        """Wait until a person has answered the question that ``call`` (or the call with this key) asks.
+
+        Raises :class:`QuestionNotOpen` if it asks none, or as soon as nobody can answer it any more: the call went
+        on, the run has ended, or another publisher has it. Answers arrive within about a second.
+        """
+        key = call if isinstance(call, str) else call.key
+        decision = await asyncio.wrap_future(self._answer(key))
+        self.composer.decided(key, decision)
+        return decision
+
+    def wait_decision(self, call: Call | str, timeout: float | None = None) -> Decision:
+        """Do as :meth:`decision`, blocking this thread; raises ``TimeoutError`` after ``timeout`` seconds."""
+        key = call if isinstance(call, str) else call.key
+        answer = self._answer(key)
+        try:
+            decision = answer.result(timeout)
+        except TimeoutError:
+            answer.cancel()
+            raise TimeoutError(
+                f"nobody has answered call {key} of run {self.run} within {timeout} s"
+            ) from None
+        self.composer.decided(key, decision)
+        return decision
 
     @property
     def state(self) -> RunState:
@@ -214,11 +262,28 @@ class RunPublisher:
             raise ValueError(f"{type} is about a call: give call=, from run.call(…) or run.identified(…)")
         self.composer.publish(type, call, data)
 
-    # --- How the run ends ---
+    def _answer(self, key: str) -> Future[Decision]:
+        answer = self._sink.questions.wait(key)
+        self._sink.wake()
+        return answer
+
+    # --- How the block begins and ends ---
+
+    def _check_closed(self) -> None:
+        if self.in_block:
+            raise RuntimeError(f"run {self.run} is open already: give each block a RunPublisher of its own")
+
+    def _enter(self) -> Self:
+        self.in_block = True
+        self.failure = None
+        self._token = current_run.set(self)
+        if self._taking_up is None:
+            self.publish("run_started")
+        return self
 
     def _end(self, type: str, data: Mapping[str, Any]) -> None:
         if not self._sink.owner:
-            _log.debug("run %s is its parent process's to end: %s is not published", self.run, type)
+            _log.debug("run %s is not this publisher's to end: %s is not published", self.run, type)
         elif not is_ended(self.state):
             self.publish(type, data=data)
 
@@ -239,24 +304,3 @@ class RunPublisher:
             self._end("run_failed", self.failure)
         elif self.state.status != "interrupted":
             self._end("run_completed", {})
-
-    async def _flushed(self) -> bool:
-        """Wait as :meth:`flush` does, without holding up the event loop or using a thread."""
-        loop = asyncio.get_running_loop()
-        done = asyncio.Event()
-
-        def answered() -> None:
-            # The loop may have been closed meanwhile: then nobody waits any more.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(done.set)
-
-        if not self._sink.when_answered(answered):
-            return True
-        try:
-            async with asyncio.timeout(self._flush_timeout):
-                await done.wait()
-        except TimeoutError:
-            return False
-        finally:
-            self._sink.forget(answered)
-        return True

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+from listeners.contract.exchange import Command
+from listeners.contract.keys import Keys
+from listeners.publishing.questions import Questions
 
 __all__ = ["Sink", "Stats"]
 
@@ -24,16 +29,30 @@ class Stats:
 class Sink(Protocol):
     """What takes encoded events of one run, in order. ``writer.Writer`` says what the members mean."""
 
+    keys: Keys
+    shown: str
     lock: threading.RLock
+    questions: Questions
+    joined: bool
     owner: bool
+    began: bool
     suffix: str
     patience: float
 
     def put(self, type: str, event: bytes, *, progress_of: str | None = None) -> None:
         """Take an event; never raises."""
 
+    def ask(self, command: Command) -> Future[Any]:
+        """Send one command and return its reply to be."""
+
+    def wake(self) -> None:
+        """Have questions looked after at once."""
+
     def flush(self, timeout: float) -> bool:
         """Wait until all was answered, at most ``timeout`` seconds; tells whether it was."""
+
+    def abandon(self) -> Mapping[str, int]:
+        """Give up all that waits and count it by type."""
 
     def when_answered(self, watcher: Callable[[], None]) -> bool:
         """Have ``watcher`` called once all was answered; ``False``: it is already."""

@@ -7,10 +7,16 @@ import secrets
 import threading
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
 
+from listeners.contract.deciding import TAKEN
+from listeners.contract.events import decode
+from listeners.contract.exchange import Command
 from listeners.contract.keys import Keys
 from listeners.contract.log import Appended, Batch, Fenced, Limits, Lost, Refused
-from listeners.publishing.outbox import Outbox, Queued
+from listeners.publishing.outbox import BEGINNINGS, Outbox, Queued
+from listeners.publishing.questions import Questions
 from listeners.publishing.sink import Stats
 
 __all__ = ["Answer", "Writer"]
@@ -23,25 +29,39 @@ _log = logging.getLogger("listeners")
 class Writer:
     """Events of one publisher in one process, on their way to one log. Thread-safe; its locks are held briefly.
 
-    ``wake`` is called when something waits to be sent, which ``ready`` says until the flusher has noticed;
-    ``patience``: seconds that a process waits for answers before it exits; ``shown``: the server's address for logs.
+    ``wake`` is called when something waits to be sent, which ``ready`` says until the flusher has noticed; ``ask``
+    sends one command; ``patience``: seconds that a process waits for answers before it exits; ``shown``: the server's
+    address for logs.
 
-    ``owner`` says whether it may end the run: a forked child has joined the run that its parent began, and the keys
-    that it makes up end in ``suffix``, since the parent goes on counting too.
+    ``owner`` says whether it may end the run: who has ``joined`` can't, nor can a forked child, which has joined the
+    run that its parent began. The keys that these make up end in ``suffix``, since others go on counting too.
+    ``began``: Redis has taken it for the owner. ``out``: another publisher has the run now, and nothing of this one is
+    taken any more.
     """
 
     def __init__(
-        self, keys: Keys, limits: Limits, *, shown: str, patience: float, wake: Callable[[Writer], None]
+        self,
+        keys: Keys,
+        limits: Limits,
+        *,
+        shown: str,
+        patience: float,
+        wake: Callable[[Writer], None],
+        ask: Callable[[Command], Future[Any]],
+        joined: bool = False,
     ) -> None:
         self.keys = keys
         self.limits = limits
         self.shown = shown
         self.patience = patience
-        self.owner = True
-        self.suffix = ""
+        self.joined = joined
+        self.owner = not joined
         self._wake = wake
+        self._ask = ask
         self.last_error: str | None = None
         self._begin()
+        self.suffix = f"-{self.id[:4]}" if joined else ""
+        self.questions = Questions(keys, self.lock)
 
     def _begin(self) -> None:
         # Re-entrant: a signal handler, or a destructor the garbage collector runs, may publish in the middle of it.
@@ -55,7 +75,8 @@ class Writer:
         self.lost: Counter[str] = Counter()
         self.status: str | None = None
         self._start: tuple[str, bytes] | None = None
-        self._out = False
+        self.out = False
+        self.began = False
         self._number_anew()
 
     def _number_anew(self) -> None:
@@ -67,6 +88,7 @@ class Writer:
     def after_fork(self) -> None:
         """Become a writer of its own in a forked child: what waits here is the parent's to send."""
         self._begin()
+        self.questions.after_fork(self.lock)
         self.owner = False
         self.suffix = f"-{self.id[:4]}"
 
@@ -77,13 +99,13 @@ class Writer:
         of an event that only tells its progress."""
         queued = Queued(type, event, progress_of=progress_of)
         with self.lock:
-            if type == "run_started":
+            if type == "run_started" and not self.joined:
                 self.owner = True
-                if self._out:
+                if self.out:
                     # Started again, on purpose: a writer that takes the run over in its turn.
-                    self._out = False
+                    self.out = False
                     self._number_anew()
-            if self._out:
+            if self.out:
                 self.lost[type] += 1
                 return
             whole = self._outbox.put(queued)
@@ -95,6 +117,14 @@ class Writer:
                 self.keys.run,
                 self.shown,
             )
+        self._wake(self)
+
+    def ask(self, command: Command) -> Future[Any]:
+        """Send one command between the batches and return its reply to be; it waits while Redis is away."""
+        return self._ask(command)
+
+    def wake(self) -> None:
+        """Have the flusher look at this writer: at its events, and at who waits for answers."""
         self._wake(self)
 
     @property
@@ -152,7 +182,14 @@ class Writer:
             events = self._outbox.cut()
             if not events:
                 return None
-            return Batch(keys=self.keys, writer=self.id, first=self._next, epoch=self._epoch, events=events)
+            return Batch(
+                keys=self.keys,
+                writer=self.id,
+                first=self._next,
+                epoch=self._epoch,
+                events=events,
+                joins=not self.owner,
+            )
 
     def answered(self, batch: Batch, answer: Answer) -> bool:
         """Take in what the script said of the batch that was cut; tells whether the run's status changed."""
@@ -161,7 +198,7 @@ class Writer:
                 self._appended(batch, answer)
                 return answer.status_changed
             case Fenced():
-                self._fenced()
+                self._fenced(resumed=answer.resumed)
             case Refused():
                 self._refused(batch, answer)
             case Lost():
@@ -190,20 +227,43 @@ class Writer:
             self.published += len(batch.events) - answer.refused
             self.status = answer.status
             self._repeated_loss = False
-            if batch.events[0][0] == "run_started":
-                self._start = batch.events[0]
+            first = batch.events[0]
+            if first[0] == "run_started":
+                self._start = first
+            self.began = self.began or (self.owner and first[0] in BEGINNINGS and 0 not in answer.skipped)
             if answer.refused:
-                self.lost.update(type for type, _ in batch.events[-answer.refused :])
-        if answer.refused:
+                taken = dict(answer.places())
+                late = [type for index, (type, _) in enumerate(batch.events) if index not in taken]
+                self.lost.update(late)
+            for index, position in answer.places():
+                if batch.events[index][0] == "tool_interrupted":
+                    call = decode(batch.events[index][1]).call
+                    if call is not None:
+                        self.questions.placed(call.key, position)
+        if answer.refused > len(answer.skipped):
             self._say_refused(answer.status)
+        if answer.skipped:
+            self._say_once(
+                "skipped", "run %s belongs to another publisher, so that this one can't end it", self.keys.run
+            )
         self._tell_watchers()
 
-    def _fenced(self) -> None:
+    def heard(self, meta: list[bytes | None], decisions: list[Any]) -> None:
+        """Take in how the run stands, and what was answered."""
+        owner = self.id if self.began and self.owner else None
+        if not self.questions.read(meta, decisions, owner=owner):
+            self._fenced(resumed=True)
+
+    def _fenced(self, *, resumed: bool) -> None:
         with self.lock:
-            self._out = True
+            self.out = True
             self.lost += self._outbox.empty()
+        self.questions.close(TAKEN)
         self._say_once(
-            "fenced", "run %s was started again by another publisher; this one is out of it", self.keys.run
+            "fenced",
+            "run %s was %s by another publisher; this one is out of it",
+            self.keys.run,
+            "resumed" if resumed else "started again",
         )
         self._tell_watchers()
 

@@ -20,6 +20,7 @@ from listeners.contract.log import (
     index_commands,
     read_append_reply,
 )
+from listeners.contract.position import Position
 
 __all__ = ["Writer"]
 
@@ -27,11 +28,20 @@ __all__ = ["Writer"]
 class Writer:
     """One writer of one run."""
 
-    def __init__(self, redis: Redis, run: str, *, name: str = "writer", limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        redis: Redis,
+        run: str,
+        *,
+        name: str = "writer",
+        limits: Limits | None = None,
+        joins: bool = False,
+    ) -> None:
         self.redis = redis
         self.keys = Keys(run)
         self.name = name
         self.limits = limits or Limits()
+        self.joins = joins
         self.first = 1
         self.epoch: int | None = None
         self._script = redis.register_script(append_script())
@@ -42,7 +52,12 @@ class Writer:
 
     def append(self, *events: tuple[str, bytes]) -> Appended | Fenced | Lost | Refused:
         batch = Batch(
-            keys=self.keys, writer=self.name, first=self.first, epoch=self.epoch, events=tuple(events)
+            keys=self.keys,
+            writer=self.name,
+            first=self.first,
+            epoch=self.epoch,
+            events=tuple(events),
+            joins=self.joins,
         )
         reply = self._script(keys=batch.script_keys(), args=batch.script_arguments(self.limits))
         answer = read_append_reply(reply)
@@ -61,6 +76,13 @@ class Writer:
         """Append ``count`` events that carry their number."""
         for at in range(start, start + count, batch):
             self.append(*(self.event("x_n", n=n) for n in range(at, min(at + batch, start + count))))
+
+    def ask(self, key: str, **data: Any) -> Position:
+        """Hold a call and return where its question stands."""
+        call = CallRef(key=key, name="delete_file", title="Delete a.txt?", attempt=1)
+        answer = self.append(self.event("tool_interrupted", call=call, message="Delete a.txt?", **data))
+        assert isinstance(answer, Appended) and answer.positions
+        return answer.positions[0]
 
     def end(self) -> None:
         self.append(self.event("run_completed"))
