@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
+from listeners.callbacks import ChainListener
 from listeners.chain.function import Function
 from listeners.chain.messages import ContentPart, ToolCall, ToolResult
+from listeners.contract.decisions import Answer, Decision
 from listeners.contract.events import FailureReason
 from listeners.publishing.call import Call
 from listeners.publishing.composer import Composer
-from listeners.publishing.current import current_run
+from listeners.publishing.current import current_call, current_run
 from listeners.publishing.hints import harmless, hint_at_run
 from listeners.publishing.publisher import RunPublisher
 from listeners.publishing.titles import Title
@@ -20,8 +22,15 @@ from listeners.wrapped_calls import WrappedCalls
 
 __all__ = ["RedisListener"]
 
+_OUTCOMES: Final = {
+    "Allow": "allowed",
+    "UpdateArguments": "updated",
+    "Deny": "denied",
+    "Interrupt": "interrupted",
+}
 
-class RedisListener:
+
+class RedisListener(ChainListener):
     """Publishes a run's tool calls: those of wrapped tools (``wrap_all(tools, RedisListener())``) and of a chain.
 
     ``run``: where to, ``None`` for the current run; without one nothing is published, which is said once at debug
@@ -86,6 +95,51 @@ class RedisListener:
                 handle=_handle(chain, call.key or call.call_id),
                 key=call.key or None,
             )
+
+    @harmless
+    def on_tool_decision(self, chain: object, call: ToolCall, decision: Decision, /) -> None:
+        """A person has answered: the run goes on, and the answer is told unless it stands in the log already."""
+        run = self._current()
+        if run is None:
+            return
+        if run.state.status == "interrupted" and not run.composer.nested:
+            run.publish("run_resumed")
+        told = Answer(decision).wire()
+        told.pop("reason", None)
+        run.composer.publish("tool_decision", self._told(run.composer, chain, call), told)
+
+    @harmless
+    def on_tool_call_reviewed(
+        self, chain: object, call: ToolCall, function: Function, verdict: Any, /
+    ) -> None:
+        """Review has left a call as it is, changed it, denied it or held it."""
+        composer = self._composer()
+        if composer is None:
+            return
+        known = composer.find(*_handles(chain, call))
+        if known is None:
+            self.on_tool_call_identified(chain, call, function)
+            known = composer.find(*_handles(chain, call))
+        if known is not None:
+            # When it was identified they were still on their way; a question shows them.
+            known.arguments = call.arguments
+            known.title = self._title(call, function) or known.title
+            outcome = _OUTCOMES[type(verdict).__name__]
+            reason = getattr(verdict, "reason", None)
+            composer.publish("tool_call_review", known, {"outcome": outcome, "reason": reason})
+
+    @harmless
+    def on_tool_pre_execution(self, chain: object, call: ToolCall, function: Function, /) -> None:
+        """The body is about to run, in a context that is a copy of this one: ``progress()`` finds the call there."""
+        composer = self._composer()
+        if composer is None:
+            return
+        known = composer.find(*_handles(chain, call))
+        if known is not None:
+            composer.publish("tool_pre_execution", known)
+            # A tool that is wrapped, too, is the body of this call, and tells no further one.
+            known.unclaimed = True
+            current_call.set(known)
 
     @harmless
     def on_tool_execution_started(self, chain: object, call: ToolCall, function: Function, /) -> None:
