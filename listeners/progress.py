@@ -6,7 +6,7 @@ import logging
 
 from listeners.publishing.current import current_call
 
-__all__ = ["progress"]
+__all__ = ["progress", "yielded"]
 
 _log = logging.getLogger("listeners")
 _said: list[bool] = []
@@ -31,3 +31,10 @@ def progress(
     elif not _said:
         _said.append(True)
         _log.debug("progress() was called outside of a tool call that is published; nothing is")
+
+
+def yielded(item: object) -> None:
+    """Publish what a generator tool has yielded, as far as results may leave; for who runs its body."""
+    call = current_call.get()
+    if call is not None:
+        call.chunk(item)

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
+from listeners.argument_pieces import ArgumentPieces
 from listeners.callbacks import ChainListener
-from listeners.chain.function import Function
-from listeners.chain.messages import ContentPart, ToolCall, ToolResult
-from listeners.contract.decisions import Answer, Decision
+from listeners.chain.messages import ContentPart, Message, MessageDelta, TokenUsage, ToolCall, ToolResult
+from listeners.chain.review import (
+    Approve,
+    Decision,
+    Deny,
+    Edit,
+    HeldCall,
+    Interrupt,
+    UpdateArguments,
+    Verdict,
+)
+from listeners.chain_calls import ChainCalls
 from listeners.contract.events import FailureReason
-from listeners.publishing.call import Call
+from listeners.errors import ChainError
 from listeners.publishing.composer import Composer
 from listeners.publishing.current import current_call, current_run
 from listeners.publishing.hints import harmless, hint_at_run
@@ -20,18 +30,17 @@ from listeners.publishing.titles import Title
 from listeners.tool_listener import ToolCallListener
 from listeners.wrapped_calls import WrappedCalls
 
-__all__ = ["RedisListener"]
+if TYPE_CHECKING:
+    from listeners.chain.chain import LLMChain
+    from listeners.chain.function import Function
+    from listeners.chain.outcome import Outcome
 
-_OUTCOMES: Final = {
-    "Allow": "allowed",
-    "UpdateArguments": "updated",
-    "Deny": "denied",
-    "Interrupt": "interrupted",
-}
+__all__ = ["RedisListener"]
 
 
 class RedisListener(ChainListener):
-    """Publishes a run's tool calls: those of wrapped tools (``wrap_all(tools, RedisListener())``) and of a chain.
+    """Publishes a run's tool calls: those of wrapped tools (``wrap_all(tools, RedisListener())``) and of a chain
+    (``LLMChain(…, callbacks=[RedisListener()])``).
 
     ``run``: where to, ``None`` for the current run; without one nothing is published, which is said once at debug
     level. ``titles``: by a tool's name, what to show for its calls, before all other titles. Never raises, never
@@ -41,6 +50,8 @@ class RedisListener(ChainListener):
     def __init__(self, run: RunPublisher | None = None, *, titles: Mapping[str, Title] | None = None) -> None:
         self._run = run
         self._titles = dict(titles or {})
+        self._calls = ChainCalls()
+        self._pieces = ArgumentPieces()
         self._wrapped_calls = WrappedCalls(self._composer, self._titles)
 
     @property
@@ -48,152 +59,219 @@ class RedisListener(ChainListener):
         """The listener to wrap tools with; ``wrap`` takes it from here."""
         return self._wrapped_calls
 
-    # --- A chain's callbacks ---
+    # --- The run ---
 
     @harmless
-    def on_run_started(self, chain: object, /) -> None:
+    def on_run_started(self, chain: LLMChain, /) -> None:
         """Begin the run, unless a block of its publisher has, or the chain is one inside a tool."""
         run = self._current()
         if run is not None and not run.in_block and not run.composer.nested:
             run.publish("run_started")
 
     @harmless
-    def on_run_ended(self, chain: object, outcome: Any, /) -> None:
-        """End the run as the chain did, or leave that to its publisher's block; close the calls that won't run."""
+    def on_run_ended(self, chain: LLMChain, outcome: Outcome, /) -> None:
+        """End the run as the chain did (``on_error``'s error included), or leave that to its publisher's block; close
+        the calls that are open, since nobody will tell more of them."""
         run = self._current()
         if run is None:
             return
-        run.composer.cancel_identified()
+        if outcome.status != "paused":
+            self._close(run.composer, chain)
+        self._calls.forget_ended(chain)
         if run.composer.nested:
             return
-        failure = None
-        if outcome.status == "error":
-            failure = run.composer.policy.run_failure(outcome.error, getattr(outcome.error, "type", None))
-        run.failure = failure
+        error = outcome.error if outcome.status == "error" else None
+        run.failure = None if error is None else run.composer.policy.run_failure(error, error.type)
         if outcome.status == "interrupted":
-            run.interrupt([_interrupt(run.composer, chain, held) for held in outcome.interrupts])
+            run.interrupt([self._interrupt(run.composer, chain, held) for held in outcome.interrupts])
         elif run.in_block or outcome.status == "paused":
             return
-        elif failure is not None:
-            run.fail(**failure)
+        elif run.failure is not None:
+            run.fail(**run.failure)
         elif outcome.status == "cancelled":
             run.cancel()
         else:
             run.complete()
 
     @harmless
-    def on_tool_call_identified(self, chain: object, call: ToolCall, function: Function, /) -> None:
-        """The model calls a tool, whose arguments may not have arrived yet."""
-        composer = self._composer()
-        if composer is not None:
-            composer.identify(
-                call.name or function.name,
-                id=call.call_id,
-                index=call.index,
-                title=self._title(call, function),
-                arguments=call.arguments or None,
-                handle=_handle(chain, call.key or call.call_id),
-                key=call.key or None,
-            )
+    def on_retries_exceeded(self, chain: LLMChain, /) -> None:
+        """Too many failures in a row."""
+        self._publish("retries_exceeded", {})
+
+    # --- The model ---
 
     @harmless
-    def on_tool_decision(self, chain: object, call: ToolCall, decision: Decision, /) -> None:
-        """A person has answered: the run goes on, and the answer is told unless it stands in the log already."""
-        run = self._current()
-        if run is None:
+    def on_llm_new_delta(self, chain: LLMChain, deltas: Sequence[MessageDelta], /) -> None:
+        """More of a reply: its text, and pieces of arguments."""
+        composer = self._composer("llm_new_delta")
+        if composer is None:
             return
-        if run.state.status == "interrupted" and not run.composer.nested:
-            run.publish("run_resumed")
-        told = Answer(decision).wire()
-        told.pop("reason", None)
-        run.composer.publish("tool_decision", self._told(run.composer, chain, call), told)
+        texts = [_text([part]) for delta in deltas for part in [delta.content] if part is not None]
+        composer.publish("llm_new_delta", data={"text": "".join(texts) or None})
+        self._tell_pieces(composer, chain, self._pieces.take(chain, deltas, composer.policy))
+
+    @harmless
+    def on_llm_new_message(self, chain: LLMChain, message: Message, /) -> None:
+        """A whole reply, as it came."""
+        self._publish_message("llm_new_message", message)
+
+    @harmless
+    def on_llm_ratelimit_info(self, chain: LLMChain, info: Mapping[str, Any], /) -> None:
+        """What a provider says about its limits."""
+        self._publish("llm_ratelimit_info", {"info": dict(info)})
+
+    @harmless
+    def on_llm_token_usage(self, chain: LLMChain, usage: TokenUsage, /) -> None:
+        """What a reply has cost."""
+        data = {"input": usage.input, "output": usage.output, "total": usage.total}
+        self._publish("llm_token_usage", data)
+
+    @harmless
+    def on_llm_error(self, chain: LLMChain, error: ChainError, /) -> None:
+        """An attempt to get a reply has failed; the calls it had named will not run."""
+        composer = self._composer()
+        if composer is not None:
+            composer.publish("llm_error", data=composer.policy.run_failure(error, error.type))
+            self._close(composer, chain)
+
+    @harmless
+    def on_message_processed(self, chain: LLMChain, message: Message, /) -> None:
+        """A message that the chain keeps."""
+        self._publish_message("message_processed", message)
+
+    @harmless
+    def on_message_processing_error(self, chain: LLMChain, message: Message, /) -> None:
+        """A reply was rejected; the calls it had named will not run."""
+        self._publish_message("message_processing_error", message)
+        composer = self._composer()
+        if composer is not None:
+            self._close(composer, chain)
+
+    @harmless
+    def on_error_message_created(self, chain: LLMChain, message: Message, /) -> None:
+        """What the model is told of its rejected reply; the text may be an exception's."""
+        self._publish_message("error_message_created", message)
+
+    # --- Tool calls ---
+
+    @harmless
+    def on_tool_call_identified(self, chain: LLMChain, call: ToolCall, function: Function, /) -> None:
+        """The model calls a tool, whose arguments may not have arrived yet."""
+        composer = self._composer()
+        if composer is None:
+            return
+        name = call.name or function.name
+        self._calls.identify(composer, chain, call, name, self._title(call, function))
+        if composer.policy.lets_out("tool_call_arguments"):
+            self._tell_pieces(composer, chain, self._pieces.new(chain, composer.policy))
 
     @harmless
     def on_tool_call_reviewed(
-        self, chain: object, call: ToolCall, function: Function, verdict: Any, /
+        self, chain: LLMChain, call: ToolCall, function: Function, verdict: Verdict, /
     ) -> None:
-        """Review has left a call as it is, changed it, denied it or held it."""
+        """What the review of a call came to, and the arguments it has left."""
         composer = self._composer()
         if composer is None:
             return
-        known = composer.find(*_handles(chain, call))
-        if known is None:
-            self.on_tool_call_identified(chain, call, function)
-            known = composer.find(*_handles(chain, call))
-        if known is not None:
-            # When it was identified they were still on their way; a question shows them.
-            known.arguments = call.arguments
-            known.title = self._title(call, function) or known.title
-            outcome = _OUTCOMES[type(verdict).__name__]
-            reason = getattr(verdict, "reason", None)
-            composer.publish("tool_call_review", known, {"outcome": outcome, "reason": reason})
+        told = self._calls.told(composer, chain, call, self._title(call, function))
+        told.arguments = call.arguments
+        data: dict[str, Any] = {"outcome": "allowed"}
+        match verdict:
+            case UpdateArguments():
+                data = {"outcome": "updated"}
+            case Deny(reason):
+                data = {"outcome": "denied", "reason": reason}
+            case Interrupt():
+                data = {"outcome": "interrupted"}
+        composer.publish("tool_call_review", told, data)
 
     @harmless
-    def on_tool_pre_execution(self, chain: object, call: ToolCall, function: Function, /) -> None:
-        """The body is about to run, in a context that is a copy of this one: ``progress()`` finds the call there."""
-        composer = self._composer()
-        if composer is None:
-            return
-        known = composer.find(*_handles(chain, call))
-        if known is not None:
-            composer.publish("tool_pre_execution", known)
-            # A tool that is wrapped, too, is the body of this call, and tells no further one.
-            known.unclaimed = True
-            current_call.set(known)
-
-    @harmless
-    def on_tool_execution_started(self, chain: object, call: ToolCall, function: Function, /) -> None:
+    def on_tool_execution_started(self, chain: LLMChain, call: ToolCall, function: Function, /) -> None:
         """A tool runs, with the arguments that review has left."""
         composer = self._composer()
         if composer is not None:
-            self._taken(composer, chain, call, title=self._title(call, function)).start()
+            self._calls.take(composer, chain, call, self._title(call, function)).start()
 
     @harmless
-    def on_tool_execution_completed(self, chain: object, call: ToolCall, result: ToolResult, /) -> None:
+    def on_tool_pre_execution(self, chain: LLMChain, call: ToolCall, function: Function, /) -> None:
+        """Make the call the current one for its body, which runs in this context."""
+        composer = self._composer()
+        if composer is None:
+            return
+        told = self._calls.told(composer, chain, call, self._title(call, function))
+        told.unclaimed = told.yields_told = True
+        told.body = getattr(function.function, "__name__", None)
+        current_call.set(told)
+        composer.publish("tool_pre_execution", told)
+
+    @harmless
+    def on_tool_execution_completed(self, chain: LLMChain, call: ToolCall, result: ToolResult, /) -> None:
         """A tool has returned: its native value is published, or else its text."""
         composer = self._composer()
         if composer is not None:
             value = result.processed_content
-            self._told(composer, chain, call).complete(_text(result.content) if value is None else value)
+            told = self._calls.told(composer, chain, call, self._title(call))
+            told.complete(_text(result.content) if value is None else value)
 
     @harmless
     def on_tool_execution_failed(
-        self, chain: object, call: ToolCall, error: str | Sequence[ContentPart], /
+        self, chain: LLMChain, call: ToolCall, error: str | Sequence[ContentPart], /
     ) -> None:
         """A tool has failed, was denied or rejected, or doesn't exist; ``error`` is what the model is told."""
         composer = self._composer()
         if composer is not None:
-            text = _text(error)
-            data = composer.policy.failure(text, _reason(call))
-            composer.publish("tool_execution_failed", self._told(composer, chain, call), data)
+            told = self._calls.told(composer, chain, call, self._title(call))
+            data = composer.policy.failure(_text(error), _reason(call))
+            composer.publish("tool_execution_failed", told, data)
 
     @harmless
     def on_tool_execution_exception(
-        self, chain: object, call: ToolCall, exception: Exception, traceback: TracebackType, /
+        self, chain: LLMChain, call: ToolCall, exception: Exception, traceback: TracebackType, /
     ) -> None:
         """What a tool raised, after it has failed: published only by who wants exceptions exposed."""
-        composer = self._composer()
-        if composer is not None and composer.policy.lets_out("tool_execution_exception"):
+        composer = self._composer("tool_execution_exception")
+        if composer is not None:
+            told = self._calls.told(composer, chain, call, self._title(call))
             data = composer.policy.exception(exception, traceback)
-            composer.publish("tool_execution_exception", self._told(composer, chain, call), data)
+            composer.publish("tool_execution_exception", told, data)
 
     @harmless
-    def on_tool_interrupted(self, chain: object, results: Sequence[ToolResult], /) -> None:
-        """Calls are held until a person answers: one event for each."""
+    def on_tool_interrupted(self, chain: LLMChain, results: Sequence[ToolResult], /) -> None:
+        """Calls are held until a person answers: one event for each, with the arguments that would be used."""
         composer = self._composer()
         if composer is None:
             return
         for result in results:
             id = result.tool_call_id
-            call = composer.find(_handle(chain, id), id)
-            if call is None:
-                call = composer.take(result.name or "", id=id or None, arguments=None, title=None)
+            call = chain.find_call(id) or ToolCall(call_id=id or None, name=result.name)
+            told = self._calls.told(composer, chain, call, self._title(call))
             data = {
                 "message": _text(result.content),
-                "arguments": call.arguments or {},
+                "arguments": told.arguments or call.arguments,
                 "interrupt": result.interrupt_data,
             }
-            composer.publish("tool_interrupted", call, data)
+            composer.publish("tool_interrupted", told, data)
+
+    @harmless
+    def on_tool_decision(self, chain: LLMChain, call: ToolCall, decision: Decision, /) -> None:
+        """A person has answered: the run goes on."""
+        run = self._current()
+        if run is None:
+            return
+        if run.state.status == "interrupted" and not run.composer.nested:
+            run.publish("run_resumed")
+        told = self._calls.told(run.composer, chain, call, self._title(call))
+        data: dict[str, Any] = {"decision": "approve" if isinstance(decision, Approve) else "reject"}
+        if isinstance(decision, Edit):
+            data = {"decision": "edit", "arguments": dict(decision.arguments)}
+            told.arguments = dict(decision.arguments)
+        run.composer.publish("tool_decision", told, data)
+
+    @harmless
+    def on_tool_response_created(self, chain: LLMChain, message: Message, /) -> None:
+        """All calls of a batch are told of."""
+        self._calls.forget_ended(chain)
+        self._publish("tool_response_created", {"results": _results(message)})
 
     # --- Whose, and which ---
 
@@ -203,43 +281,58 @@ class RedisListener(ChainListener):
             hint_at_run()
         return run
 
-    def _composer(self) -> Composer | None:
+    def _composer(self, type: str | None = None) -> Composer | None:
+        """Return what makes the run's events; ``None`` if none of ``type`` leave."""
         run = self._current()
-        return None if run is None else run.composer
+        if run is None or (type is not None and not run.composer.policy.lets_out(type)):
+            return None
+        return run.composer
 
-    def _title(self, call: ToolCall, function: Function) -> Title | None:
-        return self._titles.get(call.name or function.name) or function.display_text or call.display_text
+    def _publish(self, type: str, data: Mapping[str, Any]) -> None:
+        composer = self._composer(type)
+        if composer is not None:
+            composer.publish(type, data=data)
 
-    def _told(self, composer: Composer, chain: object, call: ToolCall) -> Call:
-        """Return the call that an outcome is of; a new one, if nothing of it was told before."""
-        known = composer.find(*_handles(chain, call))
-        return known or self._taken(composer, chain, call, title=self._titles.get(call.name or ""))
+    def _publish_message(self, type: str, message: Message) -> None:
+        composer = self._composer(type)
+        if composer is None:
+            return
+        # The text for a rejected reply may be an exception's. What calls were given and came to, their events say.
+        text = message.text if type != "error_message_created" or composer.policy.tells_errors else ""
+        calls = [{"key": call.key, "id": call.call_id, "name": call.name} for call in message.tool_calls]
+        told = {"role": message.role, "status": message.status, "text": text, "calls": calls}
+        told["results"] = _results(message)
+        composer.publish(type, data={"message": {name: value for name, value in told.items() if value}})
 
-    def _taken(self, composer: Composer, chain: object, call: ToolCall, *, title: Title | None) -> Call:
-        return composer.take(
-            call.name or "",
-            id=call.call_id,
-            arguments=call.arguments,
-            title=title,
-            handles=_handles(chain, call),
-            key=call.key or None,
-        )
+    def _tell_pieces(self, composer: Composer, chain: LLMChain, pieces: Any) -> None:
+        for key, text, offset in pieces:
+            call = self._calls.find(composer, chain, key)
+            if call is not None:
+                composer.publish("tool_call_arguments", call, {"delta": text, "offset": offset})
+
+    def _close(self, composer: Composer, chain: LLMChain) -> None:
+        for call in self._calls.open(composer, chain):
+            call.cancel("the call was not run" if call.stage == "identified" else "the call was cancelled")
+
+    def _title(self, call: ToolCall, function: Function | None = None) -> Title | None:
+        own = None if function is None else function.display_text or call.display_text
+        return self._titles.get(call.name or "") or own
+
+    def _interrupt(self, composer: Composer, chain: LLMChain, held: HeldCall) -> dict[str, Any]:
+        call = self._calls.told(composer, chain, held.call, None)
+        return {"key": call.key, "message": held.message, "data": dict(held.data)}
 
 
-def _handles(chain: object, call: ToolCall) -> tuple[Hashable, ...]:
-    """Return by what a call may be known: in its own chain first, since two chains of a run may count alike."""
-    own = (_handle(chain, call.key), _handle(chain, call.call_id))
-    return tuple(handle for handle in (*own, call.key, call.call_id) if handle)
-
-
-def _handle(chain: object, name: str | None) -> Hashable:
-    return (id(chain), name) if name else None
-
-
-def _interrupt(composer: Composer, chain: object, held: Any) -> dict[str, Any]:
-    call = composer.find(_handle(chain, held.tool_call_id), held.tool_call_id)
-    key = call.key if call is not None else held.tool_call_id
-    return {"key": key, "message": held.message, "data": dict(held.data)}
+def _results(message: Message) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": result.tool_call_id,
+            "name": result.name,
+            "is_error": result.is_error,
+            "is_interrupt": result.is_interrupt,
+        }
+        for result in message.tool_results
+    ]
 
 
 def _reason(call: ToolCall) -> FailureReason:
@@ -249,7 +342,12 @@ def _reason(call: ToolCall) -> FailureReason:
     return "exception"
 
 
-def _text(content: str | Sequence[ContentPart]) -> str:
+def _text(content: str | Sequence[str | ContentPart]) -> str:
     if isinstance(content, str):
         return content
-    return "\n".join(part.content for part in content if part.type == "text")
+    texts = (part if isinstance(part, str) else part.content for part in content if _is_text(part))
+    return "\n".join(texts)
+
+
+def _is_text(part: str | ContentPart) -> bool:
+    return isinstance(part, str) or part.type == "text"

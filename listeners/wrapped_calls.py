@@ -22,7 +22,8 @@ class WrappedCalls(ToolCallListener):
     """Tells each invocation of a wrapped tool to the run that ``composer`` finds, if it finds one.
 
     An invocation takes up the oldest call of its tool's name that is identified and not started. Inside a call of
-    that name that somebody else tells of (``run.call``) the first one is that call's body, and only adds progress.
+    that name that somebody else tells of (``run.call``, a chain) the first one is that call's body, and only adds
+    progress.
     """
 
     def __init__(self, composer: Callable[[], Composer | None], titles: Mapping[str, Title]) -> None:
@@ -70,7 +71,7 @@ class WrappedCalls(ToolCallListener):
         self, context: _Invocation | None, tool_name: str, tool_input: dict[str, Any], item: Any, /
     ) -> None:
         """A piece of a generator's output is progress."""
-        if context is not None:
+        if context is not None and (context.told or not context.call.yields_told):
             context.call.chunk(item)
 
     @harmless

@@ -15,10 +15,10 @@ from listeners.chain.binding import Binding
 from listeners.chain.function import Function
 from listeners.chain.invalid import check_required
 from listeners.chain.messages import ToolCall
-from listeners.chain.returns import Arguments, Settled, chunk_text, error_result, failure, settle
+from listeners.chain.returns import Arguments, Settled, error_result, failure, settle
 from listeners.chain.tool_context import ToolContext
 from listeners.likeness import kind_of
-from listeners.progress import progress
+from listeners.progress import yielded
 
 __all__ = ["run_body"]
 
@@ -98,7 +98,7 @@ class _Body:
                 return items if end.value is None else end.value
             items.append(item)
             if not self.cancelled.is_set():
-                progress(chunk=chunk_text(item))
+                yielded(item)
         generator.close()
         return None
 
@@ -107,7 +107,7 @@ class _Body:
         try:
             async for item in generator:
                 items.append(item)
-                progress(chunk=chunk_text(item))
+                yielded(item)
         finally:
             await generator.aclose()
         return items

@@ -16,7 +16,7 @@ from listeners.chain.titles import display_text
 from listeners.contract.events import FailureReason
 from listeners.errors import ToolError
 
-__all__ = ["Arguments", "Settled", "chunk_text", "error_result", "failure", "named", "settle"]
+__all__ = ["Arguments", "Settled", "error_result", "failure", "named", "settle"]
 
 _UNEXPECTED: Final = "An unexpected response was returned from the tool."
 
@@ -94,16 +94,6 @@ def named(result: ToolResult, call: ToolCall, function: Function | None) -> Tool
         display_text=shown,
         reason=(result.reason or "error") if failed or result.reason in ("denied", "rejected") else None,
     )
-
-
-def chunk_text(item: object) -> str:
-    """Return what a generator yielded as a text."""
-    if isinstance(item, str):
-        return item
-    try:
-        return _encode(item).decode()
-    except Exception:  # as above, but what was yielded is only shown
-        return repr(item)
 
 
 def text_of(error: BaseException) -> str:

@@ -76,8 +76,12 @@ class Call:
         self.decided = False
         # By what the book finds it again.
         self.handles: tuple[Hashable, ...] = ()
-        # Opened by hand, and no wrapped tool has run as its body yet.
+        # Opened by hand or by a chain, and no wrapped tool has run as its body yet.
         self.unclaimed = False
+        # Another name that its body may go by.
+        self.body: str | None = None
+        # Whoever runs the body hands on what it yields.
+        self.yields_told = False
         self._started: float | None = None
         self._token: Token[Call | None] | None = None
 
@@ -123,7 +127,7 @@ class Call:
     def claim(self, name: str, title: Title | None) -> bool:
         """Tell whether a tool called ``name`` that begins now is this call's body, which only one can be; ``title``
         is what it wants shown from now on."""
-        if not (self.unclaimed and self.name == name and self.stage == "running"):
+        if not (self.unclaimed and name in (self.name, self.body) and self.stage == "running"):
             return False
         self.unclaimed = False
         if title is not None:
@@ -206,6 +210,11 @@ class Call:
         elif self.stage != "ended":
             self.taken = False
         return True
+
+    @property
+    def free(self) -> bool:
+        """Whether it is there to be started: identified or held, and handed out to nobody."""
+        return self.stage in ("identified", "interrupted") and not self.taken
 
     @property
     def duration_ms(self) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec import json
@@ -102,20 +102,21 @@ class Composer:
         index: int | None,
         title: Title | None,
         arguments: Mapping[str, Any] | None = None,
-        handle: Hashable = None,
         key: str | None = None,
+        call: Call | None = None,
     ) -> Call:
         """Publish that the model calls the tool ``name``; the same open call again is told only under a new name.
 
-        ``arguments`` are ``None`` while they haven't arrived. ``handle`` is the caller's own name for the call, by
-        which alone it is known again; ``key`` is given to it if it is free.
+        ``arguments`` are ``None`` while they haven't arrived. Who gives a ``key`` keeps the calls by its own names:
+        ``call`` is then the one it knows, and a new one gets ``key`` if it is free.
         """
         parent = self._parent()
         with self.sink.lock:
-            call = self._calls.latest(handle or id)
+            if key is None:
+                call = self._calls.latest(id)
             again = call is not None and call.stage == "identified" and not call.taken
             if call is None or not again:
-                call = self._new(name, id=id, index=index, parent=parent, handle=handle, key=key)
+                call = self._new(name, id=id, index=index, parent=parent, key=key)
             again = again and call.name == name
             call.name = name
             call.title = title or call.title
@@ -131,32 +132,30 @@ class Composer:
         id: str | None = None,
         arguments: Mapping[str, Any] | None,
         title: Title | None,
-        handles: tuple[Hashable, ...] = (),
         key: str | None = None,
+        call: Call | None = None,
     ) -> Call:
         """Return the call of the tool ``name`` that is to be started now.
 
-        It is the one that is known by ``handles`` or ``id`` and is not under way; without these the oldest of that
-        name that is identified and not started; else a new one, by ``key`` if it is free.
+        It is the one that is known by ``id`` and is not under way; without an ``id`` the oldest of that name that is
+        identified and not started; else a new one. Who gives a ``key`` keeps the calls by its own names, as in
+        :meth:`identify`.
         """
         parent = self._parent()
         with self.sink.lock:
-            known = self._calls.latest(*handles, *(() if id is None else (id,)))
-            if known is None and id is None and not handles:
+            known = call
+            if key is None and id is not None:
+                known = self._calls.latest(id)
+            elif key is None:
                 known = self._calls.oldest(
                     lambda one: (
-                        one.name == name
-                        and one.parent == parent
-                        and one.stage == "identified"
-                        and not one.taken
+                        one.name == name and one.parent == parent and one.stage == "identified" and one.free
                     )
                 )
-            free = known is not None and known.stage in ("identified", "interrupted") and not known.taken
-            if known is None or not free:
-                known = self._new(
-                    name, id=id, index=None, parent=parent, handle=next(iter(handles), None), key=key
-                )
+            if known is None or not known.free:
+                known = self._new(name, id=id, index=None, parent=parent, key=key)
             known.taken = True
+            known.id = known.id or id
             known.title = title or known.title
             known.arguments = known.arguments if arguments is None else arguments
         return known
@@ -166,18 +165,13 @@ class Composer:
         call.title = title
         call.shown = self._title(call, "tool_execution_started")
 
-    def find(self, *handles: Hashable) -> Call | None:
-        """Return the last call, open or ended, that is known by the first of ``handles`` that is known."""
-        with self.sink.lock:
-            return self._calls.latest(*handles)
-
-    def cancel_identified(self) -> None:
-        """Publish of every call of the present agent that was identified and not started that it will not run."""
+    def waiting(self, key: str) -> Call | None:
+        """Return the call with this key, of the present agent, that is there to be started again: it is held, or was
+        when the log was taken up."""
         parent = self._parent()
+        whole = key if parent is None else f"{parent}.{key}"
         with self.sink.lock:
-            for call in self._calls.open:
-                if call.stage == "identified" and not call.taken and call.parent == parent:
-                    call.cancel("the call was not run")
+            return self._calls.oldest(lambda one: one.key == whole and one.free)
 
     @property
     def nested(self) -> bool:
@@ -195,12 +189,11 @@ class Composer:
         id: str | None,
         index: int | None,
         parent: str | None,
-        handle: Hashable,
         key: str | None = None,
     ) -> Call:
         key = self._calls.new_key(key or usable_id(id), parent=parent, suffix=self.sink.suffix)
         call = Call(self, key, name, id=id, index=index, parent=parent)
-        self._calls.add(call, *(one for one in (handle, id) if one is not None))
+        self._calls.add(call, *(() if id is None else (id,)))
         return call
 
     # --- Events ---

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, get_args
 
 from listeners.contract.events import EVENT_TYPES, FailureReason
-from listeners.errors import ToolError
+from listeners.errors import ChainError, ToolError
 from listeners.publishing.plain import plain
 from listeners.publishing.redaction import Redact, Redaction
 from listeners.publishing.summaries import summary
@@ -24,6 +24,22 @@ UNEXPECTED: Final = "unexpected error"
 """The message of every error whose text was not written for people."""
 
 _LEVELS: Final = get_args(Level)
+_SAID: Final = {
+    "exceeded_max_runs": "the model was asked as often as it may be",
+    "exceeded_failure_count": "too many failures in a row",
+    "all_fallbacks_failed": "no model could answer",
+    "empty_response": "the model answered nothing",
+    "incomplete_response": "the model's reply ended in the middle",
+    "response_truncated": "the model's reply was too long",
+    "rate_limited": "the model is asked too often",
+    "rate_limit_exceeded": "the model is asked too often",
+    "overloaded": "the model has too much to do",
+    "overloaded_error": "the model has too much to do",
+    "timeout": "the model took too long",
+    "connection_error": "the model can't be reached",
+    "server_error": "the model's server has failed",
+}
+"""What is said of a chain's errors by type: their own texts may be a provider's, or an exception's."""
 
 
 class PublicationPolicy:
@@ -102,9 +118,20 @@ class PublicationPolicy:
         lines = traceback.format_exception(type(error), error, trace or error.__traceback__)
         return {"exception": type(error).__name__, "message": _text_of(error), "stacktrace": "".join(lines)}
 
+    @property
+    def tells_errors(self) -> bool:
+        """Whether the texts of errors leave as the model sees them."""
+        return self._errors == "full"
+
+    def tells_arguments(self, tool: str) -> bool:
+        """Whether the arguments of the tool ``tool`` leave whole."""
+        return self._level(self._arguments, tool) == "full"
+
     def _text(self, error: BaseException) -> str:
         if isinstance(error, ToolError) or self._errors == "full":
             return _text_of(error)
+        if isinstance(error, ChainError):
+            return _SAID.get(error.type or "", UNEXPECTED)
         return UNEXPECTED
 
     def _level(self, policy: Policy, tool: str) -> Level | Callable[[str, Any], Any]:

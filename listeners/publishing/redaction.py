@@ -54,6 +54,10 @@ class Redaction:
         self._functions = tuple(one for one in given if not isinstance(one, str))
         self._guesses = redact is None or bool(given)
 
+    def hides(self, name: str) -> bool:
+        """Tell whether the member ``name`` may be hidden: it is, or a function will decide by its value."""
+        return bool(self._functions) or name in self._names or (self._guesses and looks_secret(name))
+
     def member(self, name: str, value: Any) -> Any:
         """Return what may be shown of the member ``name``; a function that fails hides it."""
         if name in self._names or (self._guesses and looks_secret(name)):

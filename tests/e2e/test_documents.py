@@ -8,10 +8,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import listeners
+from listeners.callbacks import EVENTS
+from listeners.chain import RunOptions
+from listeners.chain.options import ModeName
+from listeners.contract.events import EVENT_TYPES, FailureReason
 from tests.support.documents import Block, anchors, blocks, links
 from tests.support.servers import ROOT
 
@@ -21,6 +26,8 @@ CODE = [
 ]
 AGENT = ROOT / "docs" / "agent.md"
 TROUBLE = ROOT / "docs" / "troubleshooting.md"
+CALLBACKS = ROOT / "docs" / "callbacks.md"
+CHAIN = ROOT / "docs" / "chain.md"
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
@@ -63,6 +70,36 @@ def test_the_signatures_are_the_programs_own() -> None:
 def parameters(function: object) -> list[tuple[str, object, object]]:
     found = inspect.signature(function).parameters.values()  # type: ignore[arg-type]  # only functions are given
     return [(each.name, each.kind, each.default) for each in found]
+
+
+def rows(path: Path, first: str) -> list[list[str]]:
+    """The table whose first column is called ``first``, without its head."""
+    table = path.read_text("utf-8").split(f"\n| {first} |", 1)[1].split("\n\n", 1)[0]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.split("\n")[2:]]
+    return [row for row in cells if not row[0].startswith("**")]
+
+
+def test_every_event_is_told_as_the_callbacks_page_says() -> None:
+    """With its arguments in their order; published as the contract's table of types has it."""
+    documented = {}
+    for event, arguments, _, published in rows(CALLBACKS, "event"):
+        name = event.split("`")[1]
+        documented[name] = ("chain", *re.findall(r"\w+", arguments))
+        least = {"yes": "progress", "full": "full"}.get(re.split(r"\W", published)[0], "never")
+        types = [] if least == "never" else re.findall(r"`([a-z_]+)`", published)
+        assert {EVENT_TYPES[type] for type in types} <= {least}, name
+        assert types or least == "never", name
+    assert documented == dict(EVENTS)
+
+
+def test_every_reason_of_a_failure_is_on_the_callbacks_page() -> None:
+    assert {row[0].strip("`") for row in rows(CALLBACKS, "reason")} == set(get_args(FailureReason))
+
+
+def test_every_option_of_a_run_is_on_the_chains_page() -> None:
+    table = " ".join(cell for row in rows(CHAIN, "option") for cell in row)
+    assert set(re.findall(r"`(\w+)[=(]", table)) == set(RunOptions.__annotations__)
+    assert set(re.findall(r'mode="(\w+)"', table)) == set(get_args(ModeName))
 
 
 def quoted() -> list[str]:

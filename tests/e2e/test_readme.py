@@ -30,7 +30,7 @@ from tests.support.servers import ROOT, GatewayProcess, Process
 
 README = ROOT / "README.md"
 BLOCKS = blocks(README)
-COMMANDS, AGENT, PAGE, CURL, LOOP, HOST, WIRE = BLOCKS
+COMMANDS, AGENT, PAGE, CURL, LOOP, CHAIN, HOST, WIRE = BLOCKS
 """All there are: a block that is added here needs a test of its own."""
 
 FIRST_SCREEN = 50
@@ -84,7 +84,9 @@ def status_of(url: str) -> int:
 
 
 def test_everything_that_counts_is_on_the_first_screen() -> None:
-    assert [block.language for block in BLOCKS] == ["sh", "python", "html", "sh", "python", "python", "sh"]
+    assert [block.language for block in BLOCKS] == [
+        "sh", "python", "html", "sh", "python", "python", "python", "sh",
+    ]  # fmt: skip
     title, picture, about = README.read_text("utf-8").split("\n\n")[:3]
     assert title == "# toolcast"
     assert [link for link in links(README) if link in picture] == ["docs/inspector.png"]
@@ -152,6 +154,21 @@ def test_a_loop_of_ones_own(start: Start, redis_url: str, tmp_path: Path) -> Non
         "run_completed",
     ]
     assert {event["call"]["key"] for event in events if "call" in event} == {"call_1"}
+
+
+def test_an_agent_on_the_chain(start: Start, redis_url: str, tmp_path: Path) -> None:
+    gateway = start()
+    run_python(CHAIN, redis_url, tmp_path)
+    events = events_of(gateway, "on-the-chain")
+    assert [event["type"] for event in events] == [
+        "run_started",
+        "tool_call_identified",
+        "tool_execution_started",
+        "tool_execution_completed",
+        "run_completed",
+    ]
+    assert events[3]["data"]["result_summary"] == "snow in Oslo"
+    assert events[-1]["data"] == {"result": "Take boots."}
 
 
 PAGE_OF_THE_HOST = """

@@ -6,13 +6,23 @@ import asyncio
 import logging
 import sys
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from listeners import RedisListener, RunPublisher, ToolError, progress, wrap, wrap_all
-from listeners.chain import ContentPart, Function, ToolCall, ToolResult
+from listeners import RedisListener, RunPublisher, progress, wrap, wrap_all
+from listeners.chain import (
+    ChainError,
+    ContentPart,
+    Function,
+    LLMChain,
+    Outcome,
+    ScriptedChat,
+    TokenUsage,
+    ToolCall,
+    ToolResult,
+)
+from listeners.chain.review import HeldCall
 from listeners.contract.events import encode
 from listeners.testing import RecordedRun, recorded
 
@@ -222,7 +232,7 @@ def test_a_listener_never_raises(caplog: pytest.LogCaptureFixture) -> None:
     tool = wrap(search, RedisListener(run))
     with caplog.at_level(logging.ERROR, "listeners"):
         assert tool("x") == tool("x") == ["x", "b"]
-        RedisListener(run).on_run_ended(None, object())
+        RedisListener(run).on_run_ended(CHAIN, ended("ok"))
     assert {record.levelname for record in caplog.records} == {"ERROR"}
 
 
@@ -240,21 +250,17 @@ def test_a_summary_says_once_how_to_publish_the_whole(caplog: pytest.LogCaptureF
 # --- A chain's callbacks ---
 
 
-@dataclass
-class Outcome:
-    status: str
-    error: Exception | None = None
-    interrupts: tuple[Any, ...] = ()
+def a_chain() -> LLMChain:
+    return LLMChain(ScriptedChat([]))
 
 
-@dataclass
-class Held:
-    tool_call_id: str
-    message: str
-    data: dict[str, Any]
+def ended(status: Any, error: ChainError | None = None, *held: HeldCall) -> Outcome:
+    return Outcome(
+        status=status, chain=CHAIN, llm=CHAIN.llm, error=error, interrupts=held, usage=TokenUsage()
+    )
 
 
-CHAIN = object()
+CHAIN = a_chain()
 FUNCTION = Function(
     "search", lambda arguments, context: None, display_text=("Doing {q}…", "Did {q}", "Failed {q}")
 )
@@ -281,7 +287,7 @@ def test_callbacks_become_events() -> None:
         listener.on_tool_execution_completed(
             CHAIN, complete, ToolResult("text", processed_content=["a", "b"])
         )
-        listener.on_run_ended(CHAIN, Outcome("ok"))
+        listener.on_run_ended(CHAIN, ended("ok"))
     assert run.types == [
         "run_started",
         "tool_call_identified",
@@ -316,7 +322,7 @@ def test_two_turns_with_the_same_key_are_two_calls() -> None:
 
 
 def test_two_chains_of_one_run_may_count_alike() -> None:
-    listener, other = RedisListener(), object()
+    listener, other = RedisListener(), a_chain()
     with recorded() as run:
         for chain in (CHAIN, other):
             listener.on_tool_call_identified(chain, tool_call("m1.0", call_id=None), FUNCTION)
@@ -397,8 +403,8 @@ def test_a_held_call_is_a_question() -> None:
     with recorded() as run:
         listener.on_tool_call_identified(CHAIN, call, FUNCTION)
         listener.on_tool_interrupted(CHAIN, [result, ToolResult("?", tool_call_id="b", name="other")])
-        held = Held("call_A", "Delete /x?", {"tool_call_id": "call_A"})
-        listener.on_run_ended(CHAIN, Outcome("interrupted", interrupts=(held,)))
+        held = HeldCall("call_A", call, "Delete /x?", {"tool_call_id": "call_A"})
+        listener.on_run_ended(CHAIN, ended("interrupted", None, held))
     assert run.types == ["run_started", "tool_call_identified", *["tool_interrupted"] * 2, "run_interrupted"]
     assert run.events[2].data == {
         "message": "Delete /x?",
@@ -412,11 +418,11 @@ def test_a_held_call_is_a_question() -> None:
 
 def test_the_run_of_a_publisher_without_a_block_is_the_chains() -> None:
     for outcome, last in (
-        (Outcome("ok"), "run_completed"),
-        (Outcome("cancelled"), "run_cancelled"),
-        (Outcome("error", RuntimeError("secret")), "run_failed"),
-        (Outcome("interrupted"), "run_interrupted"),
-        (Outcome("paused"), "run_started"),
+        (ended("ok"), "run_completed"),
+        (ended("cancelled"), "run_cancelled"),
+        (ended("error", ChainError("unknown_error", "secret")), "run_failed"),
+        (ended("interrupted"), "run_interrupted"),
+        (ended("paused"), "run_started"),
     ):
         run = RecordedRun("r")
         listener = RedisListener(run)
@@ -427,16 +433,16 @@ def test_the_run_of_a_publisher_without_a_block_is_the_chains() -> None:
 
 
 def test_in_a_block_the_last_outcome_decides_how_it_ends() -> None:
-    class Failed(Exception):
-        type = "exceeded_max_runs"
-
     listener = RedisListener()
     with recorded() as run:
-        listener.on_run_ended(CHAIN, Outcome("error", Failed("x")))
-    assert run.events[-1].data == {"code": "exceeded_max_runs", "message": "unexpected error"}
+        listener.on_run_ended(CHAIN, ended("error", ChainError("exceeded_max_runs", "secret")))
+    assert run.events[-1].data == {
+        "code": "exceeded_max_runs",
+        "message": "the model was asked as often as it may be",
+    }
     with recorded() as run:
-        listener.on_run_ended(CHAIN, Outcome("error", Failed("x")))
-        listener.on_run_ended(CHAIN, Outcome("ok"))
+        listener.on_run_ended(CHAIN, ended("error", ChainError("exceeded_max_runs", "secret")))
+        listener.on_run_ended(CHAIN, ended("ok"))
     assert run.types == ["run_started", "run_completed"]
 
 
@@ -444,20 +450,20 @@ def test_calls_that_will_not_run_are_closed_when_the_chain_ends() -> None:
     listener = RedisListener()
     with recorded() as run:
         listener.on_tool_call_identified(CHAIN, tool_call(), FUNCTION)
-        listener.on_run_ended(CHAIN, Outcome("ok"))
+        listener.on_run_ended(CHAIN, ended("ok"))
         assert run.types[-1] == "tool_execution_failed"
     assert run.state.calls[0].state == "cancelled"
 
 
 def test_a_chain_inside_a_tool_neither_begins_nor_ends_the_run() -> None:
-    run = RecordedRun("r")
+    run, other = RecordedRun("r"), a_chain()
     listener = RedisListener(run)
     listener.on_run_started(CHAIN)
     with run.call("agent", id="a"):
-        listener.on_run_started(object())
+        listener.on_run_started(other)
         run_call(listener, tool_call("b"))
-        listener.on_run_ended(object(), Outcome("error", ToolError("x")))
-    listener.on_run_ended(CHAIN, Outcome("ok"))
+        listener.on_run_ended(other, ended("error", ChainError(None, "x")))
+    listener.on_run_ended(CHAIN, ended("ok"))
     assert [type for type in run.types if type.startswith("run_")] == ["run_started", "run_completed"]
     assert [call.key for call in run.state.calls] == ["a", "a.b"]
 
@@ -467,7 +473,7 @@ def test_callbacks_without_a_run_do_nothing() -> None:
     listener.on_run_started(CHAIN)
     run_call(listener, tool_call())
     listener.on_tool_interrupted(CHAIN, [ToolResult("?")])
-    listener.on_run_ended(CHAIN, Outcome("ok"))
+    listener.on_run_ended(CHAIN, ended("ok"))
 
 
 def test_a_publisher_is_a_run_publisher() -> None:

@@ -194,10 +194,10 @@ class Told:
     """Stands where a publisher's call does."""
 
     def __init__(self) -> None:
-        self.chunks: list[str] = []
+        self.chunks: list[object] = []
 
-    def progress(self, *args: Any, chunk: str) -> None:
-        self.chunks.append(chunk)
+    def chunk(self, item: object) -> None:
+        self.chunks.append(item)
 
 
 @pytest.mark.parametrize("kind", ["generator", "async", "thread", "loop"])
@@ -216,10 +216,10 @@ async def test_a_generator_reports_what_it_yields(kind: str) -> None:
     body: Any = {"async": async_steps}.get(kind, steps)
     if kind == "thread":
         body = lambda a, c: steps(a, c)  # noqa: E731  # a plain function that returns a generator
-    record = Recorder(does={"on_tool_pre_execution": lambda *args: current_call.set(told)})  # type: ignore[arg-type]  # what progress() finds
+    record = Recorder(does={"on_tool_pre_execution": lambda *args: current_call.set(told)})  # type: ignore[arg-type]  # what yielded() finds
     function = Function("a", body, in_thread=kind != "loop")
     result = await result_of(function, record=record)
-    assert told.chunks == ["a", '{"b":1}']
+    assert told.chunks == ["a", {"b": 1}]
     assert result.content[0].content == '["a",{"b":1}]'
 
 
