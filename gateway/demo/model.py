@@ -6,6 +6,7 @@ The script decides nothing by itself; but what it asks for next, and its answer,
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -50,7 +51,12 @@ def model_named(name: str, folder: str, pace: Pace, *, asks: bool) -> ChatModel:
         if provider == "anthropic" and model:
             from listeners.chain.models import AnthropicChat
 
+            if not (os.environ.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN")):
+                # The SDK would say so at the first request only.
+                raise ModelUnusable(f"{name}: ANTHROPIC_API_KEY must be set")
             return AnthropicChat(model)
+    except ModelUnusable:
+        raise
     except Exception as error:
         # The extra isn't installed, or the SDK misses its key: each says what to do.
         raise ModelUnusable(f"{name}: {error}") from error

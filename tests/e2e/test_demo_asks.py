@@ -31,7 +31,7 @@ QUESTION = "This file lies outside the workspace. The agent waits for your answe
 def asked(process: Process, answer: str) -> str:
     """Wait until the run is held; returns the printed line that gives ``answer``."""
     process.expect(r"reject --reason .*\n")
-    return process.expect(rf"    (\S.* -m gateway decide demo call_7 {answer}.*)\n")[1]
+    return str(process.expect(rf"    (\S.* -m gateway decide demo call_7 {answer}.*)\n")[1])
 
 
 def paste(line: str) -> None:

@@ -92,7 +92,7 @@ async def test_a_page_shows_a_call_while_its_arguments_are_on_their_way(
     ]
     process = demo("--model", "openai:m", "--no-ask", *FAST, **environment("openai", server))
     await page.goto((await asyncio.to_thread(process.expect, r"page +(\S+)\n"))[1])
-    await until_shown(page, "Counting lines…")
+    await until_shown(page, "Counting lines")
     await until_shown(page, "preparing")
     types = [entry.type for entry in read_entries(redis.xrange("toolcast:{demo}:log"))]
     assert types == ["run_started", "tool_call_identified"]
