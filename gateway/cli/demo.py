@@ -67,7 +67,7 @@ def demo(
         typer.Option(
             "--once",
             help="End with the run: with 0 if it has completed and all of it arrived over HTTP, else with 1; with "
-            "--ask end when it asks, with 75.",
+            "--ask end when it asks, with 75, unless a Valkey of its own would end, too.",
         ),
     ] = False,
 ) -> None:
@@ -103,16 +103,14 @@ class _Part:
     once: bool
     resumes: bool = False
 
-    @property
-    def arguments(self) -> list[str]:
+    def leaves(self, *, redis_stays: bool) -> bool:
+        """Whether the agent ends when it has asked: only where the run outlives this process."""
+        return self.asks and self.once and redis_stays and not self.resumes
+
+    def arguments(self, *, redis_stays: bool) -> list[str]:
         """What the agent's process is told."""
-        leaves = self.once and not self.resumes
-        arguments = [
-            "--speed",
-            str(self.speed),
-            "--ask",
-            ("leave" if leaves else "wait") if self.asks else "no",
-        ]
+        ask = "no" if not self.asks else "leave" if self.leaves(redis_stays=redis_stays) else "wait"
+        arguments = ["--speed", str(self.speed), "--ask", ask]
         arguments += [] if self.model is None else ["--model", self.model]
         return [*arguments, "--resume"] if self.resumes else arguments
 
@@ -158,9 +156,9 @@ def _play(settings: Settings, part: _Part, *, started: ExitStack) -> int:
     performance = Performance(
         GatewayClient(f"http://{host}:{port}"),
         part.run,
-        agent=part.arguments,
+        agent=part.arguments(redis_stays=valkey is None),
         resumes=part.resumes,
-        asked=partial(how_to_answer, settings=settings, leaves=part.asks and part.once and not part.resumes),
+        asked=partial(how_to_answer, settings=settings, leaves=part.leaves(redis_stays=valkey is None)),
     )
     if valkey is None:
         started.callback(_say_how_to_resume, performance, part)
