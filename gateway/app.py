@@ -22,10 +22,10 @@ from gateway.http.access import Access, Authorize
 from gateway.http.connections import Connections, DrainFirst
 from gateway.http.cors import Cors
 from gateway.http.problems import Problem
+from gateway.http.reading import Streams
 from gateway.http.routes import health_routes, page_routes, run_routes
 from gateway.http.runs import Runs
 from gateway.http.static import WebFiles, find_web
-from gateway.http.stream import Streams
 from gateway.logs import configure_logs
 from gateway.settings import Settings
 

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from listeners.chain.function import Function
-from listeners.chain.messages import ContentPart, ToolCall, ToolResult
+from listeners.chain.messages import ContentPart, ToolCall, ToolResult, Unplaced
 from listeners.contract.events import FailureReason
 from listeners.publishing.call import Call
 from listeners.publishing.composer import Composer
@@ -80,7 +80,7 @@ class RedisListener:
             composer.identify(
                 call.name or function.name,
                 id=call.call_id,
-                index=call.index,
+                index=None if isinstance(call.index, Unplaced) else call.index,
                 title=self._title(call, function),
                 arguments=call.arguments or None,
                 handle=_handle(chain, call.key or call.call_id),

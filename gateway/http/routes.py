@@ -12,9 +12,10 @@ from gateway.http.access import Access
 from gateway.http.asked import Asked
 from gateway.http.cors import Cors
 from gateway.http.problems import Header, Problem, check_read_only
+from gateway.http.reading import Streams
 from gateway.http.runs import Runs
 from gateway.http.static import WebFiles
-from gateway.http.stream import EventStream, Streams
+from gateway.http.stream import EventStream
 from listeners.contract.events import format_time
 
 __all__ = ["Answer", "Endpoint", "EventsEndpoint", "health_routes", "page_routes", "run_routes"]

@@ -270,7 +270,7 @@ class Run:
             self._model_calls = 0
             outcome = await self._attempt()
             error = outcome.error
-            if outcome.status != "error" or error is None or not _may_go_on(model, error):
+            if outcome.status != "error" or error is None or not _may_go_on(self._chain.llm, error):
                 return outcome
             if place + 1 < len(models):
                 _log.info("trying the next model after %s: %s", error.type, error)

@@ -209,3 +209,26 @@ async def test_an_attempt_that_the_model_repeats_itself_is_told() -> None:
     record = Recorder()
     outcome = await chain_of(Yielding([repeats, OK]), record=record).run()
     assert (record.lines, outcome.status) == (["lerr(too_many_requests)", 'proc(A"ok")'], "ok")
+
+
+async def test_before_fallback_may_choose_the_model_itself() -> None:
+    """And that one is asked whether to go on; after the run the chain has its own again."""
+    first, chosen, other = ScriptedChat([]), failing(BUSY), ScriptedChat([OK])
+
+    def change(chain: LLMChain) -> None:
+        if chain.llm is first:
+            chain.llm = chosen
+
+    chain = chain_of(first)
+    outcome = await chain.run(with_fallbacks=[other], before_fallback=change)
+    assert (outcome.text, len(chosen.requests), first.requests, chain.llm) == ("ok", 1, [], first)
+
+
+async def test_the_last_attempt_s_work_is_kept() -> None:
+    """No other model starts from before it: what its tools did stands, and the text that had arrived."""
+    last = ScriptedChat([calls(call("c1", "a")), [MessageDelta("Par"), BUSY]], retry_on=RETRY)
+    chain = chain_of(failing(BUSY), tool("a"))
+    outcome = await chain.run(with_fallbacks=[last])
+    assert outcome.error is not None and outcome.error.type == "all_fallbacks_failed"
+    assert [m.role for m in chain.messages] == ["user", "assistant", "tool", "assistant"]
+    assert chain.messages[-1].is_cut_off and chain.needs_response

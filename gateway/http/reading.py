@@ -1,0 +1,267 @@
+"""What one reader is given next: its first place, history, live events, snapshots, silence (contract §4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from redis.exceptions import RedisError
+
+from gateway.fanout.frames import HEARTBEATS, comment, frame
+from gateway.fanout.history import History
+from gateway.fanout.hub import Hub
+from gateway.fanout.relay import Relay
+from gateway.fanout.runlog import encode_entries
+from gateway.fanout.states import States
+from gateway.fanout.wheel import Wheel
+from gateway.http.asked import Asked
+from gateway.http.connections import Connections
+from gateway.http.problems import Problem
+from gateway.http.wire import Wire
+from gateway.settings import Settings
+from listeners.contract.events import Event, encode, format_time
+from listeners.contract.fold import SnapshotReason
+from listeners.contract.log import Entry
+from listeners.contract.position import ABSENT, Position
+
+__all__ = ["Reading", "Streams"]
+
+LOOK_UP: Final = 2.0
+"""Seconds to ask Redis where a run stands before the headers are sent, for answers that depend on it."""
+
+
+class Streams:
+    """What all streams of a gateway share; ``clock`` tells seconds since 1970."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        hub: Hub,
+        relay: Relay,
+        history: History,
+        states: States,
+        wheel: Wheel,
+        connections: Connections,
+        clock: Callable[[], float],
+    ) -> None:
+        self.settings = settings
+        self.hub = hub
+        self.relay = relay
+        self.history = history
+        self.states = states
+        self.wheel = wheel
+        self.connections = connections
+        self.clock = clock
+        self.waiting = 0
+        """Streams that wait for a run nobody has published yet."""
+        self.dropped = 0
+        """Streams that were cut because their reader took nothing."""
+
+
+class Reading:
+    """One reader's way through its run. It writes comments and heartbeats by itself, what it returns is for its
+    stream to write; :attr:`over` tells that nothing follows."""
+
+    __slots__ = ("_absent_at", "_asked", "_events_given", "_rest", "_shared", "_wire", "over", "subscription")
+
+    def __init__(self, shared: Streams, asked: Asked, wire: Wire) -> None:
+        self._shared = shared
+        self._asked = asked
+        self._wire = wire
+        self.subscription = shared.hub.attach(asked.run, asked.format, asked.types)
+        self.over = False
+        self._absent_at: float | None = None
+        self._events_given = False
+        self._rest: Sequence[Entry] = ()
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.subscription.closed = True
+        self._present()
+        self._shared.hub.detach(self.subscription)
+
+    # -- before the headers -------------------------------------------------------------------------------------
+
+    async def nothing_left(self) -> bool:
+        """Tell whether the answer is 204; asks Redis only where the answer's status depends on it.
+
+        Raises :class:`Problem`: 404 for a run that nobody waits for, 503 while Redis is away or too many wait.
+        """
+        asked, watch = self._asked, self.subscription.watch
+        crowded = 0 < self._shared.settings.max_waiting <= self._shared.waiting
+        if asked.after is None and asked.wait > 0 and not crowded:
+            return False
+        if not await watch.ready(LOOK_UP):
+            if asked.wait == 0:
+                again = [(b"retry-after", b"2")]
+                raise Problem(503, "Redis is away", "The log can't be read now; try again.", headers=again)
+            return False
+        if watch.log is not None:
+            return watch.log.ended and asked.after == watch.log.position
+        if asked.after == ABSENT:
+            return True
+        if asked.wait == 0:
+            raise Problem(
+                404, "No such run", f"Nobody has published run {asked.run!r}, or its log has expired."
+            )
+        if crowded:
+            detail = (
+                f"{self._shared.waiting} streams wait for runs that nobody has published; try again, "
+                "or raise TOOLCAST_MAX_WAITING."
+            )
+            raise Problem(503, "Too many waiting streams", detail, headers=[(b"retry-after", b"5")])
+        return False
+
+    # -- the next bytes -----------------------------------------------------------------------------------------
+
+    async def next(self) -> bytes:
+        """Return what to write next; empty after a silence, which ends when something may have changed."""
+        subscription = self.subscription
+        if subscription.log is None:
+            return await self._first()
+        if subscription.behind:
+            data = await self._page()
+        else:
+            self._rest = ()  # what memory holds too would be out of place the next time
+            data = subscription.take(self._shared.settings.write)
+        self.over = subscription.ended
+        if data or self.over:
+            self._events_given = True
+        elif subscription.superseded or subscription.overtaken:
+            return await self._snapshot("restarted")
+        elif subscription.idle:
+            await self._silence()
+        return data
+
+    async def _first(self) -> bytes:
+        """Find the reader's first place, or wait for Redis, or for the run."""
+        asked, watch, subscription = self._asked, self.subscription.watch, self.subscription
+        if not watch.loaded:
+            if self._shared.relay.down_since is not None:
+                await self._say("redis is away, waiting")
+            await self._silence()
+            return b""
+        run_log = watch.log
+        if run_log is None:
+            return await self._absent()
+        waited = self._present()
+        after = asked.after
+        if after is None:
+            # A run that begins under a reader's eyes begins with its first event, whatever `from` says.
+            if asked.origin != "start" and not waited:
+                return await self._snapshot("join")
+            subscription.move(run_log, 0)
+            return b""
+        if after == "garbage" or after == ABSENT:
+            return await self._snapshot("join")
+        if after.epoch != run_log.epoch:
+            return await self._snapshot("restarted")
+        if after.seq > run_log.head:
+            # Memory may lag behind what another gateway has served.
+            self._shared.relay.look_again(watch)
+            await watch.ready(LOOK_UP)
+        subscription.move(run_log, after.seq)
+        return b""
+
+    async def _absent(self) -> bytes:
+        """Wait for a run nobody has published yet; the last frame if that takes too long."""
+        now = self._shared.wheel.now()
+        if self._absent_at is None:
+            self._absent_at = now
+            self._shared.waiting += 1
+            await self._say(f"waiting for run {self._asked.run}")
+        elif now - self._absent_at >= self._asked.wait:
+            self.over = True
+            run, position = self._asked.run, str(ABSENT)
+            data = {"reason": "absent", "run": run, "position": position, "status": "waiting", "calls": []}
+            event = Event(type="snapshot", run=run, time=format_time(self._shared.clock()), data=data)
+            return frame(Entry(ABSENT, "snapshot", encode(event)), self._asked.format)
+        await self._silence()
+        return b""
+
+    def _present(self) -> bool:
+        """The reader waits no longer; tells whether it did."""
+        waited = self._absent_at is not None
+        if waited:
+            self._absent_at = None
+            self._shared.waiting -= 1
+        return waited
+
+    async def _snapshot(self, reason: SnapshotReason) -> bytes:
+        run_log = self.subscription.watch.log
+        if run_log is None:
+            return b""
+        calls = self._asked.origin != "now" or reason != "join"
+        now = self._shared.clock()
+        try:
+            entry, seq = await self.subscription.read(
+                self._shared.states.snapshot(self._asked.run, run_log, reason=reason, calls=calls, now=now)
+            )
+        except (RedisError, OSError):
+            return await self._pause()
+        self.subscription.move(run_log, seq)
+        return frame(entry, self._asked.format)
+
+    async def _page(self) -> bytes:
+        """Read on for a reader whose place has left memory; a snapshot if Redis has lost it too."""
+        subscription = self.subscription
+        run_log = subscription.log
+        assert run_log is not None  # `behind` has just said so
+        if not self._rest:
+            place = Position(run_log.epoch, subscription.seq)
+            try:
+                self._rest = await subscription.read(self._shared.history.page(self._asked.run, place))
+            except (RedisError, OSError):
+                return await self._pause()
+        if not self._rest or self._rest[0].position.seq != subscription.seq + 1:
+            self._rest = ()
+            if run_log is not subscription.watch.log:
+                return await self._snapshot("restarted")
+            return await self._snapshot("lagged" if self._events_given else "trimmed")
+        limit = self._shared.settings.write
+        data, seq = encode_entries(self._rest, self._asked.format, self._asked.types, limit=limit)
+        self._rest = self._rest[seq - subscription.seq :]
+        subscription.seq = seq
+        return data
+
+    # -- silence ------------------------------------------------------------------------------------------------
+
+    def due(self, now: float) -> float:
+        """Seconds from ``now`` until the reader must be woken whatever happens; 0 if it must be now."""
+        heartbeat = self._wire.wrote_at + self._shared.settings.heartbeat
+        end = heartbeat if self._absent_at is None else min(heartbeat, self._absent_at + self._asked.wait)
+        return max(end - now, 0)
+
+    async def _silence(self) -> None:
+        if self._shared.hub.draining:
+            return  # whoever wasn't waiting yet has missed its wake-up
+        await self.subscription.wait(self._pass_on if self._wire.steps else None)
+        await self._wire.settle()
+        now = self._shared.wheel.now()
+        if now - self._wire.wrote_at >= self._shared.settings.heartbeat and not self.subscription.closed:
+            self._wire.wrote_at = now
+            if beat := HEARTBEATS[self._asked.format]:
+                await self._wire.write(beat)
+
+    def _pass_on(self) -> bool:
+        """Write what has come while the reader's coroutine sleeps; tells whether it may sleep on."""
+        subscription = self.subscription
+        if not subscription.follows:
+            return False
+        data = subscription.take(self._shared.settings.write)
+        if data:
+            self._events_given = True
+            if not self._wire.try_write(data):
+                return False
+        return subscription.idle
+
+    async def _pause(self) -> bytes:
+        """Redis is away and the reader needs it: wait for the wheel or the relay, whoever is first."""
+        await self._say("redis is away, waiting")
+        await self._silence()
+        return b""
+
+    async def _say(self, text: str) -> None:
+        if said := comment(text, self._asked.format):
+            await self._wire.write(said)
