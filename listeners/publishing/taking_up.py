@@ -69,7 +69,12 @@ class TakingUp:
         until = time.monotonic() + self._timeout
 
         def execute(*command: Any) -> Any:
-            return self._sink.ask(command).result(max(0.0, until - time.monotonic()))
+            reply = self._sink.ask(command)
+            try:
+                return reply.result(max(0.0, until - time.monotonic()))
+            finally:
+                # Nobody is to go on trying for it.
+                reply.cancel()
 
         return carry_out(reading(self._sink.keys), execute)
 

@@ -33,7 +33,8 @@ class WayBack:
         self._due = 0.0
 
     def ask(self, command: Command) -> Future[Any]:
-        """Have one command sent and return its reply to be; whoever asks wakes the flusher."""
+        """Have one command sent and return its reply to be; whoever asks wakes the flusher, and cancels what it no
+        longer waits for."""
         future: Future[Any] = Future()
         self._asked.append((command, future))
         return future
@@ -53,6 +54,8 @@ class WayBack:
 
     def round(self, connected: Callable[[], redis.Redis]) -> bool:
         """Do what is due in one round trip, and tell whether anything was; what isn't answered is asked again."""
+        while self._asked and self._asked[0][1].cancelled():
+            self._asked.popleft()
         asked = list(self._asked)
         watched = list(self._look())
         if not asked and not watched:

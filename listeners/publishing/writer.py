@@ -259,12 +259,10 @@ class Writer:
             self.out = True
             self.lost += self._outbox.empty()
         self.questions.close(TAKEN)
-        self._say_once(
-            "fenced",
-            "run %s was %s by another publisher; this one is out of it",
-            self.keys.run,
-            "resumed" if resumed else "started again",
-        )
+        message = "run %s was started again by another publisher; this one is out of it"
+        if resumed:
+            message = "run %s was resumed by another publisher; this one is out of it"
+        self._say_once("fenced", message, self.keys.run)
         self._tell_watchers()
 
     def _refused(self, batch: Batch, answer: Refused) -> None:

@@ -63,7 +63,7 @@ def test_the_signatures_are_the_programs_own() -> None:
         documented, real = shown[name], getattr(listeners, name)
         for method, function in inspect.getmembers(documented, inspect.isfunction):
             assert parameters(function) == parameters(getattr(real, method)), f"{name}.{method}"
-    for name in ("new_run_id", "progress", "wrap", "wrap_all"):
+    for name in ("decide", "new_run_id", "progress", "wrap", "wrap_all"):
         assert parameters(shown[name]) == parameters(getattr(listeners, name)), name
 
 

@@ -29,6 +29,8 @@ from listeners import (
 from listeners.contract.events import Event, decode
 from listeners.contract.keys import Keys
 from listeners.contract.log import read_entries
+from listeners.publishing.process import flusher_for
+from listeners.publishing.server import Server
 from tests.support.proxy import Proxy
 from tests.support.servers import wait_until
 
@@ -449,7 +451,9 @@ def test_who_waits_while_another_resumes_is_told(
 
 
 async def test_a_run_is_not_resumed_while_redis_is_away() -> None:
-    run = RunPublisher("demo", redis=nowhere(), resume=True, flush_timeout=0.2)
+    """And nobody goes on trying to read it."""
+    url = nowhere()
+    run = RunPublisher("demo", redis=url, resume=True, flush_timeout=0.2)
     with pytest.raises(
         TimeoutError, match=r"run demo can't be resumed: redis://127\.0\.0\.1:\d+ gave no answer"
     ):
@@ -458,6 +462,8 @@ async def test_a_run_is_not_resumed_while_redis_is_away() -> None:
     with pytest.raises(TimeoutError, match="run demo can't be resumed"), run:
         pytest.fail("the block was entered")
     assert run.stats.waiting == 0
+    way_back = flusher_for(Server(url, namespace=None, environ={}))._way_back
+    wait_until("nothing to ask for", lambda: way_back.seconds_left() is None)
 
 
 def test_the_owner_goes_on_in_its_own_block(redis: Redis, redis_url: str) -> None:
@@ -465,6 +471,7 @@ def test_the_owner_goes_on_in_its_own_block(redis: Redis, redis_url: str) -> Non
     with RunPublisher("demo", redis=redis_url) as run:
         call = hold(run)
         run.interrupt()
+        assert run.flush()
         decide("demo", "c1", Approve(), redis=redis_url)
         assert run.wait_decision(call, 10) == Approve()
         run.publish("run_resumed")
