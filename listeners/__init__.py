@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 from listeners.progress import progress
 
 if TYPE_CHECKING:
+    from listeners.audit_listener import AuditLogListener
+    from listeners.callbacks import ChainListener
     from listeners.contract.deciding import DecisionError, EditRefused, QuestionNotOpen, RunNotFound
     from listeners.contract.decisions import Approve, Decision, Edit, Reject
     from listeners.contract.events import RunIdError
     from listeners.deciding import decide
     from listeners.errors import ToolError
+    from listeners.metrics_listener import MetricsListener
     from listeners.publishing.call import Call
     from listeners.publishing.publisher import RunPublisher
     from listeners.publishing.taking_up import RunNotInterrupted
@@ -27,11 +30,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Approve",
+    "AuditLogListener",
     "Call",
+    "ChainListener",
     "Decision",
     "DecisionError",
     "Edit",
     "EditRefused",
+    "MetricsListener",
     "QuestionNotOpen",
     "RedisListener",
     "Reject",
@@ -56,6 +62,9 @@ _HOMES: Final = {
     "Edit": "listeners.contract.decisions",
     "EditRefused": "listeners.contract.deciding",
     "QuestionNotOpen": "listeners.contract.deciding",
+    "AuditLogListener": "listeners.audit_listener",
+    "ChainListener": "listeners.callbacks",
+    "MetricsListener": "listeners.metrics_listener",
     "RedisListener": "listeners.redis_listener",
     "Reject": "listeners.contract.decisions",
     "RunIdError": "listeners.contract.events",

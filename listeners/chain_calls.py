@@ -32,77 +32,75 @@ class ChainCalls:
         self, composer: Composer, chain: LLMChain, call: ToolCall, name: str, title: Title | None
     ) -> Call:
         """Publish that the model calls the tool ``name``."""
-        key = _key(call)
-        identified = composer.identify(
+        key, calls = _key(call), self._calls_of(chain)
+        calls[key] = composer.identify(
             name,
             id=call.call_id,
             index=None if isinstance(call.index, Unplaced) else call.index,
             title=title,
             arguments=call.arguments or None,
             key=key,
-            call=self.find(composer, chain, key),
+            call=_in(composer, calls.get(key)),
         )
-        return self._keep(chain, key, identified)
+        return calls[key]
 
     def take(self, composer: Composer, chain: LLMChain, call: ToolCall, title: Title | None) -> Call:
         """Return the call that is to be started now, with the arguments that it has now."""
-        key = _key(call)
-        taken = composer.take(
+        key, calls = _key(call), self._calls_of(chain)
+        taken = calls[key] = composer.take(
             call.name or "",
             id=call.call_id,
             arguments=call.arguments,
             title=title,
             key=key,
-            call=self.find(composer, chain, key) or self._waiting(composer, key),
+            call=_in(composer, calls.get(key)) or self._waiting(composer, key),
         )
-        return self._keep(chain, key, taken)
+        return taken
 
     def told(self, composer: Composer, chain: LLMChain, call: ToolCall, title: Title | None) -> Call:
         """Return the call that something is told of; a new one, if nothing of it was told before."""
-        key = _key(call)
-        known = self.find(composer, chain, key) or self._waiting(composer, key)
+        key, calls = _key(call), self._calls_of(chain)
+        known = _in(composer, calls.get(key)) or self._waiting(composer, key)
         if known is None:
             return self.take(composer, chain, call, title)
         known.id = known.id or call.call_id
-        return self._keep(chain, key, known)
+        calls[key] = known
+        return known
 
     def find(self, composer: Composer, chain: LLMChain, key: str) -> Call | None:
         """Return the call that was told under this key in the run that is published now."""
-        with self._lock:
-            known = self._of.get(chain, {}).get(key)
-        # A chain may go on in another run.
-        return known if known is not None and known.composer is composer else None
+        return _in(composer, self._calls_of(chain).get(key))
 
     def open(self, composer: Composer, chain: LLMChain) -> Iterator[Call]:
         """Return the calls of ``chain`` that have neither ended nor are held."""
-        with self._lock:
-            calls = list(self._of.get(chain, {}).values())
-        return (
-            call for call in calls if call.composer is composer and call.stage in ("identified", "running")
-        )
+        calls = list(self._calls_of(chain).values())
+        return (call for call in calls if _in(composer, call) and call.stage in ("identified", "running"))
 
     def forget_ended(self, chain: LLMChain) -> None:
         """Forget calls of which nothing more will be told."""
-        with self._lock:
-            calls = self._of.get(chain)
-            for key in [key for key, call in (calls or {}).items() if call.stage == "ended"]:
-                del (calls or {})[key]
+        calls = self._calls_of(chain)
+        for key in [key for key, call in calls.items() if call.stage == "ended"]:
+            del calls[key]
 
-    def _keep(self, chain: LLMChain, key: str, call: Call) -> Call:
+    def _calls_of(self, chain: LLMChain) -> dict[str, Call]:
         with self._lock:
             calls = self._of.get(chain)
             if calls is None:
                 calls = self._of[chain] = {}
-            calls[key] = call
-        return call
+            return calls
 
     def _waiting(self, composer: Composer, key: str) -> Call | None:
         found = composer.waiting(key)
         if found is None or found.stage == "interrupted":
             return found
         with self._lock:
-            others = any(found is call for calls in self._of.values() for call in calls.values())
+            others = any(found is call for calls in self._of.values() for call in list(calls.values()))
         return None if others else found
+
+
+def _in(composer: Composer, call: Call | None) -> Call | None:
+    # A chain may go on in another run.
+    return call if call is not None and call.composer is composer else None
 
 
 def _key(call: ToolCall) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from listeners.callbacks import EVENTS, ChainListener
 from listeners.errors import HandlerError
 from listeners.likeness import kind_of
+from listeners.texts import repr_of
 from listeners.tool_listener import ToolCallListener
 
 __all__ = ["Handler", "Handlers"]
@@ -99,7 +100,9 @@ def _unknown(what: str, name: str) -> str:
 def _callable(event: str, handler: Any, what: str) -> Handler:
     signature = f"{event}({', '.join(EVENTS[event])})"
     if not callable(handler):
-        raise ValueError(f"{what} is {handler!r:.80}, which can't be called: give a function {signature}")
+        raise ValueError(
+            f"{what} is {repr_of(handler, 80)}, which can't be called: give a function {signature}"
+        )
     if kind_of(handler) in ("generator", "async_generator"):
         raise ValueError(
             f"{what} is a generator function, which would never run: give a function {signature}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from listeners.texts import text_of
+
 __all__ = ["ChainError", "HandlerError", "ToolError"]
 
 
@@ -34,10 +36,8 @@ class HandlerError(ChainError):
     ``__cause__`` what it raised."""
 
     def __init__(self, event: str, original: Exception) -> None:
-        kind = type(original).__name__
-        super().__init__(
-            None, f"Callback handler for {event} raised an exception: ({kind}) {original}", original
-        )
+        text = f"({type(original).__name__}) {text_of(original)}".rstrip()
+        super().__init__(None, f"Callback handler for {event} raised an exception: {text}", original)
         self.event = event
         self.__cause__ = original
 

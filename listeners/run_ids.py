@@ -14,7 +14,7 @@ def new_run_id(user: str | None = None) -> str:
 
     Raises :class:`RunIdError` if ``user`` holds what a run id can't.
     """
-    unguessable = secrets.token_urlsafe(12)
+    unguessable = secrets.token_urlsafe(16)
     return check_run_id(f"run_{unguessable}") if user is None else check_owner(f"{user}.{unguessable}", user)
 
 

@@ -40,6 +40,7 @@ BASE_INSTALL = {"listeners", "msgspec", "redis"} | sys.stdlib_module_names
 BEYOND_BASE = {
     "listeners.chain.models.anthropic": {"anthropic"},
     "listeners.chain.models.openai": {"openai"},
+    "listeners.metrics_listener": {"prometheus_client"},
     "listeners.testing.plugin": {"pytest"},
 }
 """Files that are imported only where somebody installed more."""

@@ -72,8 +72,8 @@ class EventStream:
             reading.close()
             shared.wheel.remove(self._tick)
             if hang_up is not None:
-                if wire.cut:
-                    # The server hears of the cut connection in a later turn of the loop, and would complain about an
+                if wire.cut or wire.gone:
+                    # The server hears of the closed connection in a later turn of the loop, and would complain about an
                     # unfinished response if this returned before.
                     await asyncio.wait({hang_up}, timeout=0.5)
                 hang_up.cancel()

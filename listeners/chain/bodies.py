@@ -19,6 +19,7 @@ from listeners.chain.returns import Arguments, Settled, error_result, failure, s
 from listeners.chain.tool_context import ToolContext
 from listeners.likeness import kind_of
 from listeners.progress import yielded
+from listeners.texts import repr_of
 
 __all__ = ["run_body"]
 
@@ -40,7 +41,7 @@ async def run_body(
             if not isinstance(parsed, Mapping):
                 if inspect.iscoroutine(parsed):
                     parsed.close()
-                text = f"parse_args returned unexpected shape: {parsed!r:.200}"
+                text = f"parse_args returned unexpected shape: {repr_of(parsed)}"
                 return Settled(error_result(text, call, function))
             arguments = Arguments(parsed)
     except Exception as error:

@@ -17,6 +17,7 @@ from listeners.chain.checks import (
     check_str,
     copy_mapping,
 )
+from listeners.chain.copies import own_mapping
 from listeners.contract.events import FailureReason, is_call_key
 
 __all__ = ["CallStatus", "ContentPart", "InvalidCall", "ToolCall", "ToolResult", "Unplaced", "parts_of"]
@@ -115,6 +116,13 @@ class ToolResult:
         if reason is not None and reason not in _REASONS:
             raise ValueError(f"ToolResult.reason must be one of {', '.join(_REASONS)}, not {reason!r}")
 
+    def own(self) -> ToolResult:
+        """Return the same result with options and data that nobody else holds; its native value is kept."""
+        if not self.options and not self.interrupt_data:
+            return self
+        data = None if self.interrupt_data is None else own_mapping(self.interrupt_data)
+        return replace(self, options=own_mapping(self.options), interrupt_data=data)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
@@ -156,14 +164,20 @@ class ToolCall:
             raise TypeError(f"ToolCall.result must be a ToolResult or None, not {type(self.result).__name__}")
 
     def own(self) -> ToolCall:
-        """Return the same call with arguments that nobody else holds."""
-        if not self.arguments:
+        """Return the same call with arguments, metadata and result that nobody else holds."""
+        if (
+            not self.arguments
+            and not self.metadata
+            and (self.result is None or self.result.own() is self.result)
+        ):
             return self
         # Not replace(), which would check it all again: this is done for every handler of every event.
         own = object.__new__(type(self))
         for name in _CALL_MEMBERS:
             object.__setattr__(own, name, getattr(self, name))
-        object.__setattr__(own, "arguments", _own(self.arguments))
+        object.__setattr__(own, "arguments", own_mapping(self.arguments))
+        object.__setattr__(own, "metadata", own_mapping(self.metadata))
+        object.__setattr__(own, "result", None if self.result is None else self.result.own())
         return own
 
     def completed(self) -> ToolCall:
@@ -195,9 +209,3 @@ def parts_of(content: str | Sequence[ContentPart], owner: str) -> tuple[ContentP
         if not isinstance(part, ContentPart):
             raise TypeError(f"{owner}.content must hold ContentParts only, not {type(part).__name__}")
     return tuple(parts)
-
-
-def _own(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _own(inner) for key, inner in value.items()}
-    return [_own(inner) for inner in value] if isinstance(value, list) else value

@@ -99,7 +99,7 @@ class Conversation:
         id = result.tool_call_id
         call = self.find_call(id) or ToolCall(name=result.name, call_id=id, status="complete")
         text = "".join(part.content for part in result.content if part.type == "text")
-        return HeldCall(id, call, text, {**(result.interrupt_data or {}), "tool_call_id": id})
+        return HeldCall(id, call, text, {**(result.interrupt_data or {}), "tool_call_id": id}).own()
 
     # --- Going back ---
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from listeners.chain.bodies import run_body
+from listeners.chain.copies import own_mapping
 from listeners.chain.function import Function
 from listeners.chain.messages import ContentPart, ToolCall, ToolResult
 from listeners.chain.returns import error_result, named
@@ -30,6 +31,7 @@ from listeners.chain.review import (
 from listeners.chain.telling import Telling
 from listeners.chain.tool_context import ToolContext
 from listeners.errors import ChainError
+from listeners.texts import repr_of
 
 __all__ = ["Batch"]
 
@@ -150,7 +152,7 @@ class Batch:
                     rejected = named(ToolResult(text, reason="rejected"), place.call, None)
                     place.fail(rejected, text)
                 case Edit(arguments) if place.function is not None:
-                    place.call = replace(place.call, arguments=dict(arguments), arguments_text="")
+                    place.call = replace(place.call, arguments=own_mapping(arguments), arguments_text="")
 
     def _settle_unknown(self) -> None:
         for place in self._places:
@@ -179,14 +181,15 @@ class Batch:
                 place.verdict = verdict
                 if not isinstance(verdict, UpdateArguments):
                     break
-                place.call = replace(place.call, arguments=dict(verdict.arguments))
+                place.call = replace(place.call, arguments=own_mapping(verdict.arguments))
         # Settled only now: a review that raises leaves all calls as they were.
         for place in reviewed:
             if isinstance(place.verdict, Deny):
                 denied = ToolResult(place.verdict.reason, reason="denied")
                 place.fail(named(denied, place.call, place.function), place.verdict.reason)
             elif isinstance(place.verdict, Interrupt):
-                held = ToolResult(place.verdict.message, is_interrupt=True, interrupt_data=place.verdict.data)
+                data = None if place.verdict.data is None else own_mapping(place.verdict.data)
+                held = ToolResult(place.verdict.message, is_interrupt=True, interrupt_data=data)
                 place.result = named(held, place.call, place.function)
         for place in reviewed:
             await self._telling.tell("on_tool_call_reviewed", place.call, place.function, place.verdict)
@@ -310,4 +313,4 @@ async def _noted(telling: Any, onto: BaseException) -> None:
     try:
         await telling
     except BaseException as error:
-        onto.add_note(f"While telling that it was cancelled: {error!r}")
+        onto.add_note(f"While telling that it was cancelled: {repr_of(error, None)}")

@@ -19,6 +19,7 @@ from listeners.chain.calls import (
     parts_of,
 )
 from listeners.chain.checks import all_of, check, check_one_of, check_optional_str, copy_mapping
+from listeners.chain.copies import own_mapping
 from listeners.chain.usage import TokenUsage
 
 __all__ = [
@@ -142,12 +143,12 @@ class Message:
         return usage if isinstance(usage, TokenUsage) else None
 
     def own(self) -> Message:
-        """Return the same message with arguments of its calls that nobody else holds."""
-        return (
-            replace(self, tool_calls=tuple(call.own() for call in self.tool_calls))
-            if self.tool_calls
-            else self
-        )
+        """Return the same message with calls, results and metadata that nobody else holds."""
+        if not self.tool_calls and not self.tool_results and not self.metadata:
+            return self
+        calls = tuple(call.own() for call in self.tool_calls)
+        results = tuple(result.own() for result in self.tool_results)
+        return replace(self, tool_calls=calls, tool_results=results, metadata=own_mapping(self.metadata))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,15 @@ class MessageDelta:
         check(self, str | ContentPart | None, "a str, a ContentPart or None", ["content"])
         object.__setattr__(self, "tool_calls", all_of(ToolCall, "MessageDelta.tool_calls", self.tool_calls))
         check_one_of(self, "status", _DELTA_STATUSES)
+        check(self, int, "an int", ["index"])
         copy_mapping(self, "metadata")
+
+    def own(self) -> MessageDelta:
+        """Return the same piece with calls and metadata that nobody else holds."""
+        if not self.tool_calls and not self.metadata:
+            return self
+        calls = tuple(call.own() for call in self.tool_calls)
+        return replace(self, tool_calls=calls, metadata=own_mapping(self.metadata))
 
 
 def _placed(calls: Sequence[ToolCall]) -> list[ToolCall]:

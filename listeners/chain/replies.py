@@ -14,6 +14,7 @@ from listeners.chain.messages import DeltaStatus, InvalidCall, Message, MessageD
 from listeners.chain.models.base import ChatModel, ModelHooks
 from listeners.chain.telling import Telling
 from listeners.errors import ChainError
+from listeners.texts import repr_of, text_of
 
 __all__ = ["Reply", "request"]
 
@@ -63,7 +64,7 @@ async def request(
             raise asyncio.CancelledError from error
         telling.check()
         if not isinstance(error, ChainError):
-            error = ChainError("unknown_error", str(error) or type(error).__name__, error)
+            error = ChainError("unknown_error", text_of(error) or type(error).__name__, error)
         return reading.failed(error)
 
 
@@ -136,7 +137,9 @@ def _truncated() -> ChainError:
 
 
 def _unexpected(item: object) -> ChainError:
-    return ChainError("unexpected_response", f"The model answered something that is no reply: {item!r:.200}")
+    return ChainError(
+        "unexpected_response", f"The model answered something that is no reply: {repr_of(item)}"
+    )
 
 
 def _cancelling() -> int:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from listeners.chain.copies import own_mapping
 from listeners.chain.function import Function
 from listeners.chain.invalid import InvalidArguments, described
 from listeners.chain.messages import ContentPart, ToolCall, ToolResult
@@ -15,6 +16,7 @@ from listeners.chain.review import Interrupt, is_interrupt
 from listeners.chain.titles import display_text
 from listeners.contract.events import FailureReason
 from listeners.errors import ToolError
+from listeners.texts import text_of
 
 __all__ = ["Arguments", "Settled", "error_result", "failure", "named", "settle"]
 
@@ -46,7 +48,8 @@ def settle(value: object, call: ToolCall, function: Function) -> ToolResult:
     if isinstance(value, Interrupt):
         if not is_interrupt(value):
             return error_result(_UNEXPECTED, call, function)
-        held = ToolResult(value.message, is_interrupt=True, interrupt_data=value.data)
+        data = None if value.data is None else own_mapping(value.data)
+        held = ToolResult(value.message, is_interrupt=True, interrupt_data=data)
         return named(held, call, function)
     if isinstance(value, str):
         return named(ToolResult(value), call, function)
@@ -64,7 +67,7 @@ def failure(
 ) -> Settled:
     """Make a result of what a body, or ``parse_args``, raised."""
     if isinstance(error, InvalidArguments):
-        return Settled(error_result(str(error), call, function, "invalid_arguments"))
+        return Settled(error_result(text_of(error), call, function, "invalid_arguments"))
     if isinstance(error, ToolError):
         return Settled(error_result(text_of(error), call, function))
     text = f"ERROR: ({type(error).__name__}) {text_of(error)}".rstrip()
@@ -94,14 +97,6 @@ def named(result: ToolResult, call: ToolCall, function: Function | None) -> Tool
         display_text=shown,
         reason=(result.reason or "error") if failed or result.reason in ("denied", "rejected") else None,
     )
-
-
-def text_of(error: BaseException) -> str:
-    """Return an exception's own text; ``""`` if it can't say it."""
-    try:
-        return str(error)
-    except Exception:  # an exception's own method
-        return ""
 
 
 def _encode(value: object) -> bytes:

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from listeners.chain.copies import own_mapping
 from listeners.chain.messages import ToolCall
 from listeners.contract.decisions import Approve, Decision, Edit, Reject, check_decision, parse_decision
 from listeners.errors import ChainError
+from listeners.texts import repr_of
 
 __all__ = [
     "Allow",
@@ -83,6 +85,10 @@ class HeldCall:
     message: str
     data: Mapping[str, Any]
 
+    def own(self) -> HeldCall:
+        """Return the same with data and arguments that nobody else holds."""
+        return HeldCall(self.tool_call_id, self.call.own(), self.message, own_mapping(self.data))
+
 
 def check_verdict(verdict: object, tool: str) -> Verdict:
     """Return ``verdict`` if it is one; raises :class:`ChainError` otherwise, a blank reason or message included."""
@@ -104,7 +110,7 @@ def check_verdict(verdict: object, tool: str) -> Verdict:
             problem = "its message must be a text that says something, its data a mapping or None"
     advice = problem or "return Allow(), UpdateArguments(…), Deny(…) or Interrupt(…)"
     raise ChainError(
-        None, f'Unexpected on_tool_call_review result for tool "{tool}": {verdict!r:.200}; {advice}'
+        None, f'Unexpected on_tool_call_review result for tool "{tool}": {repr_of(verdict)}; {advice}'
     )
 
 

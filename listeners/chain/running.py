@@ -19,6 +19,7 @@ from listeners.chain.processors import Halt
 from listeners.chain.replies import request
 from listeners.chain.returns import error_result
 from listeners.errors import ChainError
+from listeners.texts import repr_of, text_of
 
 if TYPE_CHECKING:
     from listeners.chain.chain import LLMChain
@@ -163,10 +164,10 @@ class Run:
                     isinstance(made, Message) and made.role == "assistant"
                 ):
                     raise TypeError(
-                        f"the processor returned {made!r:.200}, not an assistant Message or a Halt"
+                        f"the processor returned {repr_of(made)}, not an assistant Message or a Halt"
                     )
             except Exception as error:
-                text = f"ERROR: An exception was raised! Exception: {error!r}"
+                text = f"ERROR: An exception was raised! Exception: {repr_of(error, None)}"
                 return message, Message.user(text), error
             if isinstance(made, Halt):
                 return message, made.message, ChainError("message_rejected", made.message.text)
@@ -294,7 +295,9 @@ class Run:
         self._telling.check()
         self.resumed = False
         if not isinstance(outcome, Outcome) or (outcome.status == "error") != (outcome.error is not None):
-            raise TypeError(f"the mode returned {outcome!r:.200}, not an Outcome whose error fits its status")
+            raise TypeError(
+                f"the mode returned {repr_of(outcome)}, not an Outcome whose error fits its status"
+            )
         return outcome
 
     def _mode(self) -> Mode:
@@ -313,7 +316,7 @@ class Run:
 
 
 def _wrapped(error: Exception) -> ChainError:
-    return ChainError("exception", f"({type(error).__name__}) {error}", error)
+    return ChainError("exception", f"({type(error).__name__}) {text_of(error)}".rstrip(), error)
 
 
 def _may_go_on(model: ChatModel, error: ChainError) -> bool:

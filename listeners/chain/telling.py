@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from listeners.chain.messages import Message, ToolCall
+from listeners.chain.copies import own_mapping
+from listeners.chain.messages import Message, MessageDelta, ToolCall, ToolResult
+from listeners.chain.outcome import Outcome
+from listeners.chain.review import Edit, HeldCall, Interrupt, UpdateArguments
 from listeners.dispatch import Handler, Handlers
 from listeners.errors import ChainError
+from listeners.texts import text_of
 
 if TYPE_CHECKING:
     from listeners.chain.chain import LLMChain
@@ -53,7 +58,7 @@ class Telling:
         if self.raised is None:
             self.raised = error
         elif error is not self.raised:
-            self.raised.add_note(f"Then: {error}")
+            self.raised.add_note(f"Then: {text_of(error)}")
 
     def check(self) -> None:
         """Raise what a handler has raised, if somebody swallowed it."""
@@ -62,4 +67,17 @@ class Telling:
 
 
 def _own(value: Any) -> Any:
-    return value.own() if isinstance(value, ToolCall | Message) else value
+    """Return the copy of an argument that one handler gets: whatever it does to it, nobody else sees."""
+    if isinstance(value, ToolCall | Message | MessageDelta | ToolResult | HeldCall):
+        return value.own()
+    if isinstance(value, dict):
+        return own_mapping(value)
+    if isinstance(value, list):
+        return [_own(one) for one in value]
+    if isinstance(value, UpdateArguments | Edit):
+        return type(value)(own_mapping(value.arguments))
+    if isinstance(value, Interrupt) and value.data is not None:
+        return Interrupt(value.message, own_mapping(value.data))
+    if isinstance(value, Outcome) and value.interrupts:
+        return replace(value, interrupts=tuple(held.own() for held in value.interrupts))
+    return value

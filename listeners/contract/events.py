@@ -5,8 +5,10 @@ Encoded events leave strictly checked and are read leniently: a reader passes on
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 import msgspec
@@ -203,7 +205,10 @@ def is_call_key(key: str) -> bool:
 
 def format_time(seconds: float) -> str:
     """Seconds since 1970 as the envelope's ``time``: RFC 3339, UTC, milliseconds."""
-    return (
-        datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.")
-        + f"{int(seconds * 1000) % 1000:03d}Z"
-    )
+    second, millisecond = divmod(math.floor(seconds * 1000), 1000)
+    return f"{_second(second)}.{millisecond:03d}Z"
+
+
+@lru_cache(maxsize=8)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -41,8 +41,10 @@ from listeners.contract.state import (
 )
 
 __all__ = [
+    "CALL_TYPES",
     "MAX_CALLS",
     "MAX_SNAPSHOT_BYTES",
+    "RUN_TYPES",
     "CallFailure",
     "CallState",
     "CallStatus",
@@ -54,6 +56,7 @@ __all__ = [
     "SnapshotReason",
     "Usage",
     "fold",
+    "fold_call",
     "is_ended",
     "is_open",
     "snapshot_event",
@@ -107,6 +110,19 @@ def fold(state: RunState, position: Position, event: Event) -> RunState:
     return replace(state, **changes)
 
 
+def fold_call(call: CallState | None, position: Position, event: Event) -> CallState:
+    """Return one call after an event of :data:`CALL_TYPES` that is about it; ``None``: it is the first about it.
+
+    The same object comes back when the event changes nothing of the call.
+    """
+    ref, step = event.call, _CALL_STEPS[event.type]
+    if ref is None:
+        raise ValueError(f"{event.type} is about no call")
+    if call is None:
+        call = CallState(key=ref.key, name="", title="", attempt=1, state="identified")
+    return _stepped(call, position, event, ref, step)
+
+
 def snapshot_event(state: RunState, reason: SnapshotReason, time: str, *, with_calls: bool = True) -> Event:
     """Return the control event that hands ``state`` to a reader; its id is ``state.position``.
 
@@ -144,8 +160,7 @@ def _with_step(
             stepped = _stepped(calls[at], position, event, ref, step)
             return {"calls": (*calls[:at], stepped, *calls[at + 1 :])} if stepped is not calls[at] else {}
 
-    new = CallState(key=ref.key, name="", title="", attempt=1, state="identified")
-    return _appended(calls, state.calls_dropped, _stepped(new, position, event, ref, step))
+    return _appended(calls, state.calls_dropped, fold_call(None, position, event))
 
 
 def _appended(calls: tuple[CallState, ...], dropped: int, new: CallState) -> dict[str, Any]:
@@ -347,6 +362,9 @@ def _run_ended(state: RunState, event: Event) -> dict[str, Any]:
     return changes | {"status": "cancelled"}
 
 
+CALL_TYPES: Final = frozenset(_CALL_STEPS)
+"""The types that change a call."""
+
 _RUN_TURNS: Final[dict[str, _Turn]] = {
     "run_started": _run_started,
     "run_interrupted": _run_interrupted,
@@ -355,3 +373,5 @@ _RUN_TURNS: Final[dict[str, _Turn]] = {
     "llm_token_usage": _used,
     **dict.fromkeys(TERMINAL_TYPES, _run_ended),
 }
+RUN_TYPES: Final = frozenset(_RUN_TURNS) | {"snapshot"}
+"""The types that change the run itself; a type that is in neither changes nothing but the position."""

@@ -306,6 +306,8 @@ def _read_call_failure(value: Mapping[str, Any]) -> CallFailure:
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
+    if type(value) is int:
+        return -LARGEST_INT <= value <= LARGEST_INT
     # NaN and the infinities of an agent's own progress() compare false, too.
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and isinstance(value, int | float) and -LARGEST_INT <= value <= LARGEST_INT

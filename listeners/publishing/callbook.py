@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Final
 
@@ -13,7 +12,6 @@ __all__ = ["CallBook", "usable_id"]
 
 _PROVIDER_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:~-]{0,63}")
 _KEY_LENGTH: Final = 256
-_MOST_ENDED: Final = 2_000
 
 
 def usable_id(id: str | None) -> str | None:
@@ -27,7 +25,7 @@ class CallBook:
     def __init__(self) -> None:
         self._keys: set[str] = set()
         self._made_up = 0
-        self._latest: OrderedDict[Hashable, Call] = OrderedDict()
+        self._latest: dict[Hashable, Call] = {}
         self._open: dict[str, Call] = {}
 
     @property
@@ -74,17 +72,10 @@ class CallBook:
         """Remember a new call, also under ``handles``, of which the latest call has each."""
         self._open[call.key] = call
         call.handles = handles
-        for handle in handles:
-            self._latest[handle] = call
-            self._latest.move_to_end(handle)
-        while len(self._latest) > _MOST_ENDED:
-            oldest = next(iter(self._latest))
-            if self._latest[oldest].stage != "ended":
-                break
-            del self._latest[oldest]
+        self._latest.update(dict.fromkeys(handles, call))
 
     def latest(self, *handles: Hashable) -> Call | None:
-        """Return the last call, open or ended, that is known by the first of ``handles`` that is known."""
+        """Return the open call that is known by the first of ``handles`` that is known."""
         return next((self._latest[handle] for handle in handles if handle in self._latest), None)
 
     def oldest(self, fits: Callable[[Call], bool]) -> Call | None:
@@ -92,17 +83,12 @@ class CallBook:
         return next((call for call in self._open.values() if fits(call)), None)
 
     def stepped(self, call: Call) -> None:
-        """Note whether a call is open after its latest step."""
-        if call.stage == "ended":
-            self._open.pop(call.key, None)
-            self._let_go(call)
-        else:
+        """Note whether a call is open after its latest step; one that has ended is let go, with what it holds."""
+        if call.stage != "ended":
             self._open[call.key] = call
-
-    def _let_go(self, call: Call) -> None:
-        """Keep no values of a call that has ended: its arguments, and itself if it holds a result."""
+            return
+        self._open.pop(call.key, None)
         call.arguments = None
-        if call.result is not None:
-            for handle in call.handles:
-                if self._latest.get(handle) is call:
-                    del self._latest[handle]
+        for handle in call.handles:
+            if self._latest.get(handle) is call:
+                del self._latest[handle]

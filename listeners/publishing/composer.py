@@ -11,8 +11,8 @@ from msgspec import json
 
 from listeners.contract.decisions import Decision, Edit
 from listeners.contract.events import TERMINAL_TYPES, TURNS, Event, encode, format_time
-from listeners.contract.fold import fold
-from listeners.contract.position import ABSENT, Position
+from listeners.contract.folding import Folding
+from listeners.contract.position import Position
 from listeners.contract.reading import KnownRun
 from listeners.contract.state import RunState, is_open, waiting
 from listeners.publishing.call import Call
@@ -50,13 +50,12 @@ class Composer:
         self.policy = policy
         self._about = dict(about)
         self._calls = CallBook()
-        self._state = waiting(run)
-        self._position = Position(0, 0)
+        self._folding = Folding(waiting(run))
 
     @property
     def state(self) -> RunState:
         """The fold of what was published; its position counts this publisher's own events."""
-        return self._state
+        return self._folding.state
 
     def publish(self, type: str, call: Call | None = None, data: Mapping[str, Any] | None = None) -> None:
         """Make an event of a known type and put it in the sink; what goes wrong with its values is logged."""
@@ -69,8 +68,7 @@ class Composer:
         """Go on where the log stands, with its state, keys, attempts and held calls. ``alone``: whoever wrote it is
         gone, so that what was running there may be started again."""
         with self.sink.lock:
-            self._state = known.state
-            self._position = Position.parse(known.state.position) or ABSENT
+            self._folding = Folding(known.state)
             for name, value in self._about.items():
                 self._about[name] = value or getattr(known.state, name)
             calls = [Call.known(self, state, alone=alone) for state in known.state.calls if is_open(state)]
@@ -171,7 +169,8 @@ class Composer:
         parent = self._parent()
         whole = key if parent is None else f"{parent}.{key}"
         with self.sink.lock:
-            return self._calls.oldest(lambda one: one.key == whole and one.free)
+            call = self._calls.get(whole)
+            return call if call is not None and call.free else None
 
     @property
     def nested(self) -> bool:
@@ -211,6 +210,7 @@ class Composer:
                 return
             if type in TERMINAL_TYPES:
                 self._close_calls()
+                now = format_time(time.time())  # not before what it comes after
             if call is not None and not self._step(call, type, title):
                 return
             if call is not None and type in _SETTLES:
@@ -220,7 +220,7 @@ class Composer:
             if allowed:
                 self._put(type, now, call, shown)
             if type in TERMINAL_TYPES:
-                self.sink.questions.close(self._state.status)
+                self.sink.questions.close(self._folding.status)
         if call is not None and "result_summary" in shown:
             hint_at_results(call.name)
 
@@ -228,7 +228,7 @@ class Composer:
         if type == "run_started":
             may = not self.sink.joined
         else:
-            may = self.sink.owner and (type != "run_resumed" or self._state.status == "interrupted")
+            may = self.sink.owner and (type != "run_resumed" or self._folding.status == "interrupted")
         if not may:
             _log.debug("run %s: %s is not this publisher's to say", self.run, type)
         return may
@@ -274,11 +274,10 @@ class Composer:
         self.sink.put(type, encoded, progress_of=call.key if call and tells_only_progress else None)
 
     def _fold(self, event: Event) -> None:
-        epoch, seq = self._position
-        if event.type == "run_started" and self._state.status != "waiting":
+        epoch, seq = self._folding.position
+        if event.type == "run_started" and self._folding.status != "waiting":
             epoch, seq = epoch + 1, 0
-        self._position = Position(epoch, seq + 1)
-        self._state = fold(self._state, self._position, event)
+        self._folding.add(Position(epoch, seq + 1), event)
 
 
 def _encoded(event: Event) -> bytes:

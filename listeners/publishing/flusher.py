@@ -11,6 +11,7 @@ import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Final
 
 import redis
@@ -18,7 +19,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from listeners.contract.exchange import Command
 from listeners.contract.keys import Keys
-from listeners.contract.log import Batch, Limits, append_script, index_commands, read_append_reply
+from listeners.contract.log import Appended, Batch, Limits, append_script, index_commands, read_append_reply
 from listeners.publishing.server import Server
 from listeners.publishing.way_back import WayBack
 from listeners.publishing.writer import Writer
@@ -211,19 +212,18 @@ class Flusher:
         client = self._connected()
         replies = self._send(client, batches)
         self._reachable()
-        changed = []
+        # Before anybody hears that all is sent: a process may end the moment it does.
+        self._tell_index(client, batches, replies)
         passing: ResponseError | None = None
         for (writer, batch), reply in zip(batches, replies, strict=True):
             del turns[writer]
             turns[writer] = None
             if not isinstance(reply, Exception):
-                if writer.answered(batch, read_append_reply(reply)) and writer.status is not None:
-                    changed.append((writer.keys, writer.status))
+                writer.answered(batch, read_append_reply(reply))
             elif isinstance(reply, ResponseError) and not str(reply).startswith(_PASSING):
                 writer.refused_by_server(batch, reply)
             else:
                 passing = ResponseError(str(reply))
-        self._tell_index(client, changed)
         if passing is not None:
             raise passing
 
@@ -249,18 +249,26 @@ class Flusher:
                 pipeline.evalsha(self._sha, len(keys), *keys, *batch.script_arguments(writer.limits))
             return pipeline.execute(raise_on_error=False)
 
-    def _tell_index(self, client: redis.Redis, changed: list[tuple[Keys, str]]) -> None:
+    def _tell_index(
+        self, client: redis.Redis, batches: list[tuple[Writer, Batch]], replies: list[Any]
+    ) -> None:
         """Note in the index of runs whose status changed: best effort, the log is what counts."""
-        if not changed:
-            return
         millis = int(time.time() * 1000)
-        with client.pipeline(transaction=False) as pipeline:
-            # redis-py leaves this one method untyped.
-            queue_up: Callable[..., Any] = pipeline.execute_command
-            for keys, status in changed:
-                for command in index_commands(keys, status, millis=millis):
+        commands: list[tuple[str | int, ...]] = []
+        for (writer, _), reply in zip(batches, replies, strict=True):
+            if not isinstance(reply, Exception):
+                answer = read_append_reply(reply)
+                if isinstance(answer, Appended) and answer.status_changed:
+                    commands += index_commands(writer.keys, answer.status, millis=millis)
+        if commands:
+            with client.pipeline(transaction=False) as pipeline:
+                # redis-py leaves this one method untyped.
+                queue_up: Callable[..., Any] = pipeline.execute_command
+                for command in commands:
                     queue_up(*command)
-            pipeline.execute(raise_on_error=False)
+                # What was appended must not be sent again because the index couldn't be told.
+                with suppress(RedisError, OSError):
+                    pipeline.execute(raise_on_error=False)
 
     def _unreachable(self, error: Exception) -> None:
         client, self._client = self._client, None

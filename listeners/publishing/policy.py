@@ -93,7 +93,7 @@ class PublicationPolicy:
             type == "tool_execution_failed" and self._errors == "safe" and given.get("reason") == "exception"
         ):
             given["message"] = UNEXPECTED
-        return self.redaction.members(plain(given)[0]) | leveled
+        return self.redaction.members(plain(given)[0]) | leveled if given else leveled
 
     def piece(self, tool: str, item: Any) -> Any:
         """Return what may leave of one item that the generator tool ``tool`` yields; ``None``: nothing."""

@@ -28,6 +28,8 @@ def cut(text: str, length: int) -> str:
 
 def one_line(text: str, length: int) -> str:
     """Return ``text`` as one line without control characters, cut at ``length`` characters."""
+    if len(text) <= length and text.isprintable() and "  " not in text and text == text.strip():
+        return text
     # Only what can still be seen after collapsing white space is looked at, however long the text is.
     return cut(" ".join(_CONTROLS.sub(" ", text[: 20 * length]).split()), length)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 from listeners.publishing.redaction import Redaction
@@ -22,6 +23,7 @@ _TITLE_LENGTH: Final = 200
 _NOTHING_HIDDEN: Final = Redaction(())
 
 
+@lru_cache(maxsize=1024)
 def humanised(name: str) -> str:
     """Return a tool's name as words: ``web_search`` → ``Web search``."""
     return one_line(name.replace("_", " "), _TITLE_LENGTH).capitalize()

@@ -191,19 +191,17 @@ class Writer:
                 joins=not self.owner,
             )
 
-    def answered(self, batch: Batch, answer: Answer) -> bool:
-        """Take in what the script said of the batch that was cut; tells whether the run's status changed."""
+    def answered(self, batch: Batch, answer: Answer) -> None:
+        """Take in what the script said of the batch that was cut."""
         match answer:
             case Appended():
                 self._appended(batch, answer)
-                return answer.status_changed
             case Fenced():
                 self._fenced(resumed=answer.resumed)
             case Refused():
                 self._refused(batch, answer)
             case Lost():
                 self._was_lost(batch)
-        return False
 
     def refused_by_server(self, batch: Batch, error: Exception) -> None:
         """Give a batch up that Redis answers with an error, which it would repeat for ever."""

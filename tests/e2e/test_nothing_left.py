@@ -67,6 +67,21 @@ def test_hang_ups_leave_nothing_behind(redis: Redis, start: Start) -> None:
 
 
 @pytest.mark.timeout(60)
+def test_who_hangs_up_on_a_busy_stream_is_no_error_in_the_log(redis: Redis, start: Start) -> None:
+    """A closed tab is everyday life; an operator's log doesn't speak of responses left unfinished."""
+    gateway = start(env={"TOOLCAST_LINGER": "1"})
+    writer = Writer(redis, "left")
+    writer.start()
+    for _ in range(30):
+        with socket.create_connection(("127.0.0.1", gateway.port)) as sock:
+            sock.sendall(REQUEST)
+            sock.recv(200)
+            writer.numbers(200)
+    wait_until("no watcher is left", lambda: watchers(gateway) == 0, seconds=20)
+    assert "without completing" not in gateway.output and "Traceback" not in gateway.output
+
+
+@pytest.mark.timeout(60)
 def test_a_reader_that_takes_nothing_is_dropped(redis: Redis, start: Start) -> None:
     """After the write time-out its connection is cut; the others never wait for it."""
     gateway = start(env={"TOOLCAST_HEARTBEAT": "1", "TOOLCAST_WRITE_TIMEOUT": "1", "TOOLCAST_LINGER": "1"})

@@ -37,9 +37,8 @@ def stalled_reader(port: int, path: str) -> socket.socket:
     return sock
 
 
-async def stop_under_load(gateway: GatewayProcess, redis: Redis, path: str) -> tuple[list[Received], float]:
+async def stop_under_load(gateway: GatewayProcess, writer: Writer, path: str) -> tuple[list[Received], float]:
     """Let 200 readers follow a run, 5 of them taking nothing, and stop the gateway in mid-run."""
-    writer = Writer(redis, "stopping")
     writer.start()
     opened = [asyncio.Event() for _ in range(READERS - STALLED)]
     readers = [
@@ -65,9 +64,10 @@ async def stop_under_load(gateway: GatewayProcess, redis: Redis, path: str) -> t
     return await asyncio.gather(*readers), took
 
 
-async def check_resumed(following: GatewayProcess, redis: Redis, received: list[Received], path: str) -> None:
+async def check_resumed(
+    following: GatewayProcess, writer: Writer, received: list[Received], path: str
+) -> None:
     """Finish the run and let the cut readers go on at the next process."""
-    writer = Writer(redis, "stopping", name="another")
     writer.append(writer.event("x_n"), writer.event("run_completed"))
     wanted = [1 + 50 * n for n in range(1, 41)] + [2002, 2003]
     for before in received[::20]:
@@ -81,9 +81,10 @@ async def check_resumed(following: GatewayProcess, redis: Redis, received: list[
 @pytest.mark.timeout(90)
 @pytest.mark.slow
 async def test_plain_uvicorn_stops_within_two_seconds(redis_url: str, redis: Redis, start: Start) -> None:
-    received, took = await stop_under_load(start(), redis, "/runs/stopping/events")
+    writer = Writer(redis, "stopping")
+    received, took = await stop_under_load(start(), writer, "/runs/stopping/events")
     assert took < 2
-    await check_resumed(start(), redis, received, "/runs/stopping/events")
+    await check_resumed(start(), writer, received, "/runs/stopping/events")
 
 
 @pytest.mark.timeout(90)
@@ -94,14 +95,15 @@ async def test_toolcast_serve_stops_within_two_seconds(redis_url: str, redis: Re
     )
     try:
         process.port = int(process.expect(r"http://(?:localhost|127\.0\.0\.1):(\d+)")[1])
-        received, took = await stop_under_load(process, redis, "/runs/stopping/events")
+        writer = Writer(redis, "stopping")
+        received, took = await stop_under_load(process, writer, "/runs/stopping/events")
         assert took < 2
         assert "Traceback" not in process.output
     finally:
         process.stop()
     following = start_gateway(redis_url)
     try:
-        await check_resumed(following, redis, received, "/runs/stopping/events")
+        await check_resumed(following, writer, received, "/runs/stopping/events")
     finally:
         following.stop()
 
@@ -113,9 +115,10 @@ async def test_a_fastapi_host_stops_within_two_seconds(
 ) -> None:
     (tmp_path / "host_app.py").write_text(HOST)
     options = {"app": "host_app:app", "env": {"PYTHONPATH": str(tmp_path)}}
-    received, took = await stop_under_load(start(**options), redis, "/toolcast/runs/stopping/events")
+    writer = Writer(redis, "stopping")
+    received, took = await stop_under_load(start(**options), writer, "/toolcast/runs/stopping/events")
     assert took < 2
-    await check_resumed(start(**options), redis, received, "/toolcast/runs/stopping/events")
+    await check_resumed(start(**options), writer, received, "/toolcast/runs/stopping/events")
 
 
 def test_the_last_bytes_name_a_new_retry_and_say_why(redis_url: str, redis: Redis, start: Start) -> None:

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from listeners.contract.events import EVENT_TYPES, TERMINAL_TYPES, Event, decode
-from listeners.contract.fold import RunState, fold, is_ended, is_open, snapshot_event, waiting
+from listeners.contract.events import EVENT_TYPES, TERMINAL_TYPES, CallRef, Event, decode
+from listeners.contract.fold import MAX_CALLS, RunState, fold, is_ended, is_open, snapshot_event, waiting
+from listeners.contract.folding import Folding
 from listeners.contract.position import Position
 
 RUN = "run_8f2c"
@@ -201,6 +202,30 @@ def test_a_snapshot_and_the_rest_is_the_whole(log: Log, at: int) -> None:
     snapshot = fold(waiting(RUN), position, decode(msgspec.json.encode(snapshot_event(before, "join", TIME))))
     assert before == snapshot
     assert folded(log) == folded(log[at:], snapshot)
+
+
+@unhurried
+@given(streams, st.sets(st.integers(0, 20)))
+def test_who_writes_a_log_folds_it_to_the_same_state(log: Log, looks: set[int]) -> None:
+    """Whenever it is looked at."""
+    folding = Folding(waiting(RUN))
+    for at, (position, event) in enumerate(log):
+        folding.add(position, as_event(event))
+        if at in looks:
+            assert folding.state == folded(log[: at + 1])
+        assert folding.status == folded(log[: at + 1]).status
+    assert folding.state == folded(log)
+
+
+def test_who_writes_thousands_of_calls_keeps_the_same_ones() -> None:
+    folding, state = Folding(waiting(RUN)), waiting(RUN)
+    for n in range(MAX_CALLS + 20):
+        for type in ("tool_execution_started", "tool_execution_completed")[: 1 if n % 7 == 0 else 2]:
+            position = Position(1, folding.position.seq + 1)
+            event = Event(type=type, run=RUN, time=TIME, call=CallRef(key=f"c{n}", name="a", attempt=1))
+            folding.add(position, event)
+            state = fold(state, position, event)
+    assert folding.state == state and state.calls_dropped == 20
 
 
 @unhurried

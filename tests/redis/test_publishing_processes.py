@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -374,3 +375,17 @@ with RunPublisher("demo", title="A run", redis=url, flush_timeout=20) as run:
             assert log_of(redis)[0].data == {"title": "A run"}
     finally:
         second.stop()
+
+
+def test_every_short_run_of_a_process_of_its_own_is_listed(redis: Redis, redis_url: str) -> None:
+    """A process may end the moment its events are answered; the index knows the run by then."""
+    script = """
+import sys
+from listeners import RunPublisher
+with RunPublisher(sys.argv[1], redis=sys.argv[2]) as run:
+    run.publish("x_a")
+"""
+    processes = [subprocess.Popen([sys.executable, "-c", script, f"short-{n}", redis_url]) for n in range(20)]
+    assert [process.wait(60) for process in processes] == [0] * 20
+    listed = {run.decode() for run in redis.zrange("toolcast:runs:index", 0, -1)}
+    assert listed == {f"short-{n}" for n in range(20)}

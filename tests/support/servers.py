@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 __all__ = ["Process", "start_gateway", "wait_until"]
@@ -39,6 +40,8 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            # A job in the background inherits SIGINT as ignored, and so would what it starts.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.default_int_handler),
         )
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -358,7 +359,7 @@ def test_a_run_of_many_calls_keeps_little_of_those_that_ended() -> None:
         with run.call("t", id="c0") as again:
             pass
     assert again.key == "c0~2" and call.arguments is None and call.result == 2_999
-    assert len(run.composer._calls._latest) == 1 and run.composer._calls.open == []
+    assert run.composer._calls._latest == {} and run.composer._calls.open == []
     assert len(run.state.calls) == 2_000 and run.state.calls_dropped == 1_001
 
 
@@ -486,15 +487,17 @@ def test_a_recording_opens_nothing() -> None:
     assert isinstance(run, RunPublisher) and current_call.get() is None
 
 
-def test_ended_calls_are_found_again_but_not_for_ever() -> None:
-    """What a tool raised is told after it has failed; of thousands of calls the latest are remembered."""
+def test_calls_that_have_ended_are_let_go() -> None:
     with recorded() as run:
-        for n in range(2_500):
-            run.call("t", id=f"c{n}").start()
-            found = run.composer.find(f"c{n}")
-            assert found is not None
-            found.cancel()
-    assert run.composer.find("c2499") is not None and run.composer.find("c0") is None
+        kept = run.call("t", id="a", arguments={"q": "x"})
+        kept.start()
+        with run.call("t", id="b") as call:
+            call.result = object()
+        gone = weakref.ref(call)
+        del call
+        assert gone() is None and kept.arguments == {"q": "x"}
+        kept.cancel()
+    assert kept.arguments is None
 
 
 # --- What tools hold ---

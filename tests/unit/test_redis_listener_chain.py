@@ -142,7 +142,7 @@ async def test_cancelled() -> None:
 
 async def test_a_reply_that_was_cut_off_closes_its_calls() -> None:
     """The next model's call of that id is another."""
-    cut = [
+    cut: Any = [
         MessageDelta(tool_calls=(ToolCall(index=0, call_id="c1", name="a"),)),
         ChainError("overloaded", "x"),
     ]
@@ -193,17 +193,21 @@ async def test_an_unknown_tool_with_an_id_that_was_used_before() -> None:
 
 async def test_two_chains_at_a_time_close_their_own() -> None:
     """One ends while a call of the other has only been identified."""
-    ended = asyncio.Event()
-    slow = [MessageDelta(tool_calls=(ToolCall(index=0, name="a"),)), 1.0, MessageDelta(status="complete")]
+    named, ended = asyncio.Event(), asyncio.Event()
+    slow: Any = [
+        MessageDelta(tool_calls=(ToolCall(index=0, name="a"),)),
+        1.0,
+        MessageDelta(status="complete"),
+    ]
 
     async def wait(seconds: float) -> None:
         await ended.wait()
 
     with recorded() as run:
-        other = chain_of(ScriptedChat([slow, DONE], sleep=wait), tool("a"), callbacks=[LISTENER])
-        running = asyncio.create_task(other.run())
-        while "tool_call_identified" not in run.types:
-            await asyncio.sleep(0)
+        identified: Any = {"on_tool_call_identified": lambda *args: named.set()}
+        model = ScriptedChat([slow, DONE], sleep=wait)
+        running = asyncio.create_task(chain_of(model, tool("a"), callbacks=[LISTENER, identified]).run())
+        await asyncio.wait_for(named.wait(), 10)
         await observed(calls(call(None, "a")), DONE, tools=[tool("a")]).run()
         ended.set()
         await running
