@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -18,7 +19,11 @@ from listeners.contract.fold import RunState, fold, waiting
 from listeners.contract.log import Entry
 from listeners.contract.position import Position
 
-__all__ = ["Performance"]
+__all__ = ["HELD", "NOT_BEGUN", "Performance"]
+
+NOT_BEGUN: Final = 2
+HELD: Final = 75
+"""Exit codes of the agent's process (``gateway.demo``), and of a performance that ends as it does."""
 
 _READY: Final = 5.0
 """Seconds a gateway may take until it has reached Redis."""
@@ -26,35 +31,66 @@ _SETTLE: Final = 3.0
 """Seconds a run's last events may take to arrive once its agent has gone."""
 _STOP: Final = 3.0
 """Seconds an agent that is told to stop has to publish that it was."""
+_UNTOLD: Final = frozenset({"tool_call_review", "tool_progress"})
+"""Types without a line of their own here."""
 _AGAIN: Final = 0.1
 """Seconds between two looks for a run that hasn't begun anew."""
 
 
 class Performance:
-    """Starts the agent that publishes ``run``, and tells on standard output what the gateway sends of it."""
+    """Starts the agent that publishes ``run``, and tells on standard output what the gateway sends of it.
 
-    def __init__(self, client: GatewayClient, run: str, *, speed: float) -> None:
+    ``agent``: further arguments of its process. ``resumes``: it takes up a run, whose log is told from its start.
+    ``asked(state)`` returns what is to be told of a run that has begun to wait for people.
+    """
+
+    def __init__(
+        self,
+        client: GatewayClient,
+        run: str,
+        *,
+        agent: Sequence[str],
+        resumes: bool,
+        asked: Callable[[RunState], str],
+    ) -> None:
         self._client = client
         self._run = run
-        self._speed = speed
+        self._arguments = [run, *agent]
+        self._resumes = resumes
+        self._asked = asked
         self._agent: subprocess.Popen[bytes] | None = None
         self._stopped = threading.Event()
         self._over = threading.Event()
         self._witness = Witness()
         self._state: RunState = waiting(run)
+        self._before: Position | None = None
         self._refusal: str | None = None
-        self.missing: str | None = "it was stopped before its end"
-        """What was wrong with what arrived, as a clause; ``None`` once it was the whole run."""
+        self.status = 1
+        """What to end with: 0 once the whole run has arrived and its agent has answered, 1, or one of the above."""
 
     @property
     def stopped(self) -> bool:
         """Whether :meth:`stop` was called."""
         return self._stopped.is_set()
 
+    @property
+    def held(self) -> bool:
+        """Whether the run waits for people, as far as it is known."""
+        return self._state.status == "interrupted"
+
     def play(self) -> str | None:
-        """Run the agent to its end; returns :attr:`missing`."""
-        self.missing = self._obstacle() or self._played()
-        return self.missing
+        """Run the agent to its end; returns what was wrong with what arrived, as a clause."""
+        missing = self._obstacle()
+        if missing is None:
+            agent = self._played()
+            if agent == NOT_BEGUN:
+                # Its reason stands there already.
+                self.status = NOT_BEGUN
+                return None
+            missing = self._missing(agent)
+            if missing is None:
+                self.status = HELD if self.held else min(abs(agent), 1)
+        return missing
 
     def stop(self) -> None:
         """Stop the agent, if it runs, and wait until it is gone; from any thread."""
@@ -70,23 +106,27 @@ class Performance:
             agent.kill()
             agent.wait()
 
-    def _played(self) -> str | None:
-        reader = threading.Thread(target=self._watch, args=(self._epoch(),), name="watching", daemon=True)
-        reader.start()
+    def _played(self) -> int:
+        self._before = self._head()
         # -P: a folder of the reader's own that is called `gateway` or `listeners` must not be imported instead.
-        command = [sys.executable, "-P", "-m", "gateway.demo", self._run, "--speed", str(self._speed)]
+        command = [sys.executable, "-P", "-m", "gateway.demo", *self._arguments]
         # In a session of its own: a Ctrl-C at the terminal is ours, and the agent is told in `stop`.
         agent = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
         self._agent = agent
         if self._stopped.is_set():
             self.stop()
         _tell(f"  agent   process {agent.pid}\n\n")
+        reader = threading.Thread(target=self._watch, name="watching", daemon=True)
+        reader.start()
         status = agent.wait()
         deadline = time.monotonic() + _SETTLE
-        while reader.is_alive() and not self._stopped.is_set() and time.monotonic() < deadline:
+        while reader.is_alive() and not self._settled(status) and time.monotonic() < deadline:
             reader.join(_AGAIN)
         self._over.set()
-        return self._missing(status)
+        return status
+
+    def _settled(self, status: int) -> bool:
+        return self._stopped.is_set() or status == NOT_BEGUN or self.held
 
     # -- before the run -----------------------------------------------------------------------------------------
 
@@ -103,19 +143,19 @@ class Performance:
             self._stopped.wait(_AGAIN)
         return "it was stopped before it began"
 
-    def _epoch(self) -> int | None:
-        """The epoch of an earlier run of that id, which may still be kept."""
+    def _head(self) -> Position | None:
+        """Where an earlier run of that id, or the one to be taken up, ends by now."""
         try:
             state = self._client.get(f"/runs/{self._run}")
         except (Refused, Unreachable):
             return None
-        position = Position.parse(str(state.get("position"))) if isinstance(state, dict) else None
-        return None if position is None else position.epoch
+        return Position.parse(str(state.get("position"))) if isinstance(state, dict) else None
 
     # -- the subscription ---------------------------------------------------------------------------------------
 
-    def _watch(self, before: int | None) -> None:
-        """Read the run's stream to its end; what is kept of the run before, in the epoch ``before``, is not it."""
+    def _watch(self) -> None:
+        """Read the run's stream to its end; what is kept of a run before, in an epoch of its own, is not it."""
+        before = None if self._resumes or self._before is None else self._before.epoch
         while not self._over.is_set() and self._witness.position is None:
             try:
                 for received in self._client.events(self._run):
@@ -141,8 +181,16 @@ class Performance:
             _tell(ending(self._state))
             if isinstance(self._state.result, str):
                 _tell("\n" + "\n".join(map(printable, self._state.result.splitlines())) + "\n")
-        elif event.type != "tool_progress":
+            return
+        if event.type not in _UNTOLD:
             _tell(line(Entry(position, event.type, raw)))
+        if event.type == "run_interrupted" and not self._is_old(position):
+            _tell(self._asked(self._state))
+
+    def _is_old(self, position: Position) -> bool:
+        """Whether an event was there before the agent, so that its question may be answered."""
+        before = self._before
+        return before is not None and before.epoch == position.epoch and position.seq <= before.seq
 
     # -- after it -----------------------------------------------------------------------------------------------
 
@@ -150,7 +198,7 @@ class Performance:
         if self._refusal is not None:
             return f"the gateway refused: {self._refusal}"
         missing = self._witness.missing
-        if missing is None:
+        if missing is None or (self.held and self._witness.fault is None):
             return None
         if self._witness.position is None:
             missing += "; does the gateway use the same Redis and namespace?"

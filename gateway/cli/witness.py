@@ -16,7 +16,8 @@ class Witness:
         """The terminal event has been seen."""
         self._last: Position | None = None
         self._last_type = ""
-        self._wrong: str | None = None
+        self.fault: str | None = None
+        """What was wrong with what was seen so far, as a clause."""
 
     @property
     def position(self) -> Position | None:
@@ -25,7 +26,7 @@ class Witness:
 
     def see(self, position: Position, type: str) -> None:
         """Take note of the next event."""
-        self._wrong = self._wrong or self._fault(position, type)
+        self.fault = self.fault or self._fault(position, type)
         self._last, self._last_type = position, type
         self.ended = type in TERMINAL_TYPES
 
@@ -34,8 +35,8 @@ class Witness:
         """What was missing or wrong, as a clause; ``None`` if the run was seen whole."""
         if self._last is None:
             return "no event of it arrived"
-        if self._wrong is not None:
-            return self._wrong
+        if self.fault is not None:
+            return self.fault
         if not self.ended:
             return f"its end is missing: event {self._last.seq}, {self._last_type}, was the last"
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -10,9 +11,10 @@ from playwright.async_api import Browser, Page
 
 from tests.support.network import own_network
 from tests.support.pages import chromium, served
-from tests.support.servers import GatewayProcess, start_gateway
+from tests.support.servers import GatewayProcess, Process, start_gateway
 
 Start = Callable[..., GatewayProcess]
+Demo = Callable[..., Process]
 
 
 @pytest.fixture
@@ -24,6 +26,22 @@ def start(redis_url: str) -> Iterator[Start]:
         process = start_gateway(redis_url, **options)  # type: ignore[arg-type]  # the options are start_gateway's
         started.append(process)
         return process
+
+    yield begin
+    for process in started:
+        process.stop()
+
+
+@pytest.fixture
+def demo(tmp_path: Path, redis_url: str) -> Iterator[Demo]:
+    """Start ``toolcast demo`` on the test's Valkey and any port; whatever was started is ended."""
+    started: list[Process] = []
+
+    def begin(*flags: str, **environment: str) -> Process:
+        command = [sys.executable, "-m", "gateway", "demo", *flags]
+        environment = {"REDIS_URL": redis_url, "PORT": "0", "TMPDIR": str(tmp_path), **environment}
+        started.append(Process(command, env=environment, cwd=tmp_path))
+        return started[-1]
 
     yield begin
     for process in started:

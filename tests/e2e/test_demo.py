@@ -8,10 +8,8 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import sysconfig
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,28 +17,10 @@ import pytest
 from redis import Redis
 
 from listeners.contract.log import read_entries
-from tests.e2e.conftest import Start
+from tests.e2e.conftest import Demo, Start
 from tests.support.servers import Process
 
-Demo = Callable[..., Process]
-
 FAST = ("--speed", "20")
-
-
-@pytest.fixture
-def demo(tmp_path: Path, redis_url: str) -> Iterator[Demo]:
-    """Start ``toolcast demo`` on the test's Valkey and any port; whatever was started is ended."""
-    started: list[Process] = []
-
-    def begin(*flags: str, **environment: str) -> Process:
-        command = [sys.executable, "-m", "gateway", "demo", *flags]
-        environment = {"REDIS_URL": redis_url, "PORT": "0", **environment}
-        started.append(Process(command, env=environment, cwd=tmp_path))
-        return started[-1]
-
-    yield begin
-    for process in started:
-        process.stop()
 
 
 def pasted(process: Process, addition: str = "") -> subprocess.CompletedProcess[str]:
@@ -82,7 +62,7 @@ def test_once_it_ends_with_0_when_the_whole_run_has_arrived(demo: Demo) -> None:
 
 def test_the_run_shows_all_that_an_agent_may_do(demo: Demo) -> None:
     """Calls side by side, named before their arguments are known; progress; a failure; and a true answer."""
-    process = demo(*FAST)
+    process = demo("--no-ask", *FAST)
     process.expect(r"Serving until Ctrl-C")
     curl = pasted(process)
     assert curl.returncode == 0, curl.stderr
@@ -141,7 +121,7 @@ def test_a_signal_ends_all_that_was_started(demo: Demo, redis: Redis, number: si
 
 
 def test_a_signal_after_the_run_ends_it_quietly(demo: Demo) -> None:
-    process = demo(*FAST)
+    process = demo("--no-ask", *FAST)
     process.expect(r"Serving until Ctrl-C")
     before = process.output
     process.signal(signal.SIGINT)
@@ -201,7 +181,12 @@ def test_a_taken_port_is_one_line_that_names_another(demo: Demo) -> None:
 
 @pytest.mark.parametrize(
     ("flags", "said"),
-    [(("--run", "a/b"), "run id 'a/b' is not usable"), (("--speed", "0"), "--speed: 0, but must be above 0")],
+    [
+        (("--run", "a/b"), "run id 'a/b' is not usable"),
+        (("--speed", "0"), "--speed: 0, but must be above 0"),
+        (("--model", "openai"), "--model: 'openai' is no model: it looks like openai:NAME or anthropic:NAME"),
+        (("--resume", "a/b"), "run id 'a/b' is not usable"),
+    ],
 )
 def test_what_cannot_be_is_refused(demo: Demo, flags: tuple[str, ...], said: str) -> None:
     process = demo(*flags)

@@ -269,6 +269,9 @@ def test_make_demo_alone_in_a_fresh_clone(redis_url: str, tmp_path: Path) -> Non
             pasted = demo.expect(r"curl +(curl .*)\n")[1]
             assert pasted == "curl -N localhost:8808/runs/demo/events"
             demo.expect("Started a Valkey at 127.0.0.1:6379")
+            # It asks, and says how to answer.
+            answer = demo.expect(r" (\S+ decide demo call_7 approve)\n", seconds=30)[1]
+            subprocess.run(["bash", "-c", answer], env=environment, cwd=clone, timeout=30, check=True)
             said = subprocess.run(
                 ["bash", "-c", pasted], capture_output=True, text=True, timeout=30, check=True
             )

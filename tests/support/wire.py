@@ -17,9 +17,10 @@ Part = tuple[Any, ...]
 
 @dataclass
 class Response:
-    """``pieces`` are sent as one chunk each; ``then``: end the body, break the connection, or leave it open."""
+    """``pieces`` are sent as one chunk each, an event among them holds back the rest until it is set; ``then``: end the
+    body, break the connection, or leave it open."""
 
-    pieces: Sequence[bytes] = ()
+    pieces: Sequence[bytes | asyncio.Event] = ()
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     then: Literal["end", "break", "hang"] = "end"
@@ -54,7 +55,9 @@ class WireServer:
         lines = [f"HTTP/1.1 {response.status} X", *(f"{name}: {value}" for name, value in headers.items())]
         writer.write("\r\n".join([*lines, "", ""]).encode())
         for piece in response.pieces:
-            if piece:
+            if isinstance(piece, asyncio.Event):
+                await piece.wait()
+            elif piece:
                 writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
         if response.then == "end":
             writer.write(b"0\r\n\r\n")

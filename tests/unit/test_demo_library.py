@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.demo.library import TITLES, Library
-from gateway.demo.model import Fragment, ScriptedModel
 from gateway.demo.pace import Pace
 from listeners import ToolError
 
@@ -93,18 +91,3 @@ def test_a_stopped_pace_ends_a_tool_that_is_under_way() -> None:
 def test_a_speed_that_is_none_is_refused(speed: float) -> None:
     with pytest.raises(ValueError, match="must be a number above 0"):
         Pace(speed)
-
-
-async def test_the_model_names_a_call_before_its_arguments_arrive() -> None:
-    """Its fragments, put together, are the call's JSON."""
-    fragments: list[Fragment] = [
-        fragment async for fragment in ScriptedModel("/lib", Pace(AT_ONCE)).stream({})
-    ]
-    first = [fragment for fragment in fragments if fragment.index == 0]
-    assert (first[0].name, first[0].arguments) == ("search_library", "")
-    assert len(first) > 3
-    assert json.loads("".join(fragment.arguments for fragment in first)) == {
-        "module": "heapq",
-        "path": "/lib",
-    }
-    assert len({fragment.id for fragment in fragments if fragment.id}) == 2
