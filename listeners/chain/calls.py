@@ -173,11 +173,14 @@ class ToolCall:
             return self
         # Not replace(), which would check it all again: this is done for every handler of every event.
         own = object.__new__(type(self))
-        for name in _CALL_MEMBERS:
-            object.__setattr__(own, name, getattr(self, name))
-        object.__setattr__(own, "arguments", own_mapping(self.arguments))
-        object.__setattr__(own, "metadata", own_mapping(self.metadata))
-        object.__setattr__(own, "result", None if self.result is None else self.result.own())
+        for get, put in _CALL_MEMBERS:
+            put(own, get(self))
+        put = object.__setattr__
+        put(own, "arguments", own_mapping(self.arguments))
+        if self.metadata:
+            put(own, "metadata", own_mapping(self.metadata))
+        if self.result is not None:
+            put(own, "result", self.result.own())
         return own
 
     def completed(self) -> ToolCall:
@@ -197,7 +200,9 @@ class ToolCall:
         return replace(self, status="complete", arguments=arguments)
 
 
-_CALL_MEMBERS: Final = tuple(member.name for member in fields(ToolCall))
+_CALL_MEMBERS: Final = tuple(
+    (slot.__get__, slot.__set__) for slot in (vars(ToolCall)[member.name] for member in fields(ToolCall))
+)
 
 
 def parts_of(content: str | Sequence[ContentPart], owner: str) -> tuple[ContentPart, ...]:

@@ -22,7 +22,11 @@ def own_value(value: Any) -> Any:
 def own_mapping(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return a mapping as a dict, with members that nobody else holds."""
     copy = dict(value)
-    _own_members(copy, value)
+    # Most are flat, and this is done for every handler of every event.
+    for inner in copy.values():
+        if isinstance(inner, (dict, list)):
+            _own_members(copy, value)
+            break
     return copy
 
 
@@ -33,7 +37,7 @@ def _own_members(root: Any, original: object) -> None:
     while waiting:
         owner = waiting.pop()
         for place, inner in owner.items() if isinstance(owner, dict) else enumerate(owner):
-            if not isinstance(inner, dict | list):
+            if not isinstance(inner, (dict, list)):
                 continue
             copy = made.get(id(inner))
             if copy is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from listeners.chain.copies import own_mapping
 from listeners.chain.messages import Message, MessageDelta, ToolCall, ToolResult
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from listeners.chain.chain import LLMChain
 
 __all__ = ["Telling"]
+
+_OWNED: Final = (
+    *(ToolCall, Message, MessageDelta, ToolResult, HeldCall),
+    *(dict, list, UpdateArguments, Edit, Interrupt, Outcome),
+)
+"""What hands out something that could be changed."""
 
 
 class Telling:
@@ -68,13 +74,15 @@ class Telling:
 
 def _own(value: Any) -> Any:
     """Return the copy of an argument that one handler gets: whatever it does to it, nobody else sees."""
-    if isinstance(value, ToolCall | Message | MessageDelta | ToolResult | HeldCall):
+    if not isinstance(value, _OWNED):
+        return value
+    if isinstance(value, (ToolCall, Message, MessageDelta, ToolResult, HeldCall)):
         return value.own()
     if isinstance(value, dict):
         return own_mapping(value)
     if isinstance(value, list):
         return [_own(one) for one in value]
-    if isinstance(value, UpdateArguments | Edit):
+    if isinstance(value, (UpdateArguments, Edit)):
         return type(value)(own_mapping(value.arguments))
     if isinstance(value, Interrupt) and value.data is not None:
         return Interrupt(value.message, own_mapping(value.data))

@@ -175,6 +175,8 @@ def read_text(value: object) -> str | None:
 
 def read_count(value: object) -> int | None:
     """Return a whole number from 0 to :data:`LARGEST_INT`, else ``None``."""
+    if type(value) is int:
+        return value if 0 <= value <= LARGEST_INT else None
     if _is_number(value) and value >= 0 and value == int(value):
         return int(value)
     return None
@@ -306,11 +308,9 @@ def _read_call_failure(value: Mapping[str, Any]) -> CallFailure:
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    if type(value) is int:
-        return -LARGEST_INT <= value <= LARGEST_INT
     # NaN and the infinities of an agent's own progress() compare false, too.
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and isinstance(value, int | float) and -LARGEST_INT <= value <= LARGEST_INT
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and isinstance(value, (int, float)) and -LARGEST_INT <= value <= LARGEST_INT
 
 
 def _is_run_status(value: object) -> TypeGuard[RunStatus]:

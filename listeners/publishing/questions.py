@@ -57,6 +57,8 @@ class Questions:
 
     def settled(self, call: str) -> None:
         """Note that ``call`` is started or has ended: who waits for an answer waits for nothing."""
+        if call not in self._by_call:
+            return
         with self._lock:
             question = self._by_call.pop(call, None)
         if question is not None:

@@ -81,12 +81,12 @@ class Redaction:
     def within(self, value: Any, depth: int = 0) -> Any:
         """Return ``value`` with the members of every mapping in it shown or hidden."""
         # Objects of other kinds are turned into plain values first, by who publishes them whole.
-        if depth >= _DEPTH and isinstance(value, dict | list | tuple):
+        if depth >= _DEPTH and isinstance(value, (dict, list, tuple)):
             return "…"
         if isinstance(value, dict):
             return self._members(value, depth)
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return self._members(dict(zip(value._fields, value, strict=True)), depth)
-        if isinstance(value, list | tuple):
+        if isinstance(value, (list, tuple)):
             return [self.within(item, depth + 1) for item in value]
         return value

@@ -38,19 +38,19 @@ def summary(value: Any, redaction: Redaction = _NOTHING_HIDDEN) -> str:
     """Return ``value`` as a text of at most 500 characters; looks at no more of it than it shows."""
     if isinstance(value, str):
         return cut(value, SUMMARY_LENGTH)
-    if isinstance(value, bytes | bytearray):
+    if isinstance(value, (bytes, bytearray)):
         return f"{len(value)} bytes"
     if isinstance(value, Mapping):
         shown = _members(value, redaction, limit=SUMMARY_LENGTH - 2, each=_MEMBER_LENGTH, depth=0)
         return cut(shown or "0 items", SUMMARY_LENGTH)
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, (list, tuple, set, frozenset)):
         count = f"{len(value)} item" if len(value) == 1 else f"{len(value)} items"
         shown = _items(value, redaction, limit=_LIST_LENGTH, each=_ITEM_LENGTH, depth=0)
         return cut(f"{count}: {shown}" if shown else count, SUMMARY_LENGTH)
-    if value is None or isinstance(value, bool | int | float):
+    if value is None or isinstance(value, (bool, int, float)):
         return _scalar(value)
     known = plain(value)[0]
-    return summary(known, redaction) if isinstance(known, str | dict | list) else _scalar(known)
+    return summary(known, redaction) if isinstance(known, (str, dict, list)) else _scalar(known)
 
 
 def short(value: Any, length: int, redaction: Redaction = _NOTHING_HIDDEN, *, depth: int = 1) -> str:
@@ -60,15 +60,15 @@ def short(value: Any, length: int, redaction: Redaction = _NOTHING_HIDDEN, *, de
     if isinstance(value, Mapping):
         inner = "…" if depth > 2 else _members(value, redaction, limit=length - 2, each=length, depth=depth)
         return cut("{" + inner + "}", length)
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, (list, tuple, set, frozenset)):
         inner = "…" if depth > 2 else _items(value, redaction, limit=length - 2, each=length, depth=depth)
         return cut("[" + inner + "]", length)
-    if value is None or isinstance(value, bool | int | float | bytes | bytearray):
+    if value is None or isinstance(value, (bool, int, float, bytes, bytearray)):
         return cut(_scalar(value), length)
     known = plain(value)[0]
     return (
         short(known, length, redaction, depth=depth)
-        if isinstance(known, str | dict | list)
+        if isinstance(known, (str, dict, list))
         else _scalar(known)
     )
 
@@ -105,7 +105,7 @@ def _joined(parts: Iterable[str], limit: int) -> str:
 def _scalar(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, bytes | bytearray):
+    if isinstance(value, (bytes, bytearray)):
         return f"{len(value)} bytes"
     try:
         return str(value)
