@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ class Binding:
         definitions: dict[str, Any] = {}
         texts = parameter_texts(_documented(function))
         for parameter, hint in _hints(function, name):
-            if hint is ToolContext:
+            if _is_context(hint):
                 self.context = parameter.name
             elif parameter.kind is parameter.VAR_KEYWORD:
                 self.takes_others, self._others = True, hint
@@ -94,8 +95,10 @@ class Binding:
         if unknown and not missing and not problems:
             problems.append(f"Unrecognised parameters: {unrecognised(unknown, parameters)}.")
             problems.append(f"Accepted parameters: {', '.join(parameters) or 'none'}.")
-        else:
+        elif not self.takes_others:
             problems.append(described(arguments, self.schema))
+        else:
+            problems.append(f"Received parameters: {', '.join(arguments) or 'none'}.")
         raise InvalidArguments(" ".join(problems))
 
 
@@ -147,6 +150,16 @@ def _hints(function: Callable[..., Any], name: str) -> list[tuple[inspect.Parame
     return found
 
 
+def _is_context(hint: Any) -> bool:
+    """``ToolContext``, also annotated or optional."""
+    if typing.get_origin(hint) is typing.Annotated:
+        hint = hint.__origin__
+    if hint is ToolContext:
+        return True
+    alternatives = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else ()
+    return ToolContext in alternatives and set(alternatives) <= {ToolContext, type(None)}
+
+
 def _callee(function: Any) -> Any:
     while isinstance(function, functools.partial):
         function = function.func
@@ -162,7 +175,7 @@ def _documented(function: Any) -> Any:
 
 
 def _schema(hint: Any, definitions: dict[str, Any], what: str) -> dict[str, Any]:
-    if hint is Any:
+    if hint is Any or hint is object:
         return {}
 
     def pydantic_schema(model: Any) -> dict[str, Any]:
@@ -185,7 +198,7 @@ def _schema(hint: Any, definitions: dict[str, Any], what: str) -> dict[str, Any]
 
 
 def _converted(value: Any, hint: Any) -> Any:
-    if hint is Any:
+    if hint is Any or hint is object:
         return value
     try:
         return msgspec.convert(value, hint, dec_hook=_from_pydantic)

@@ -166,3 +166,5 @@ async def _in_thread(body: Callable[[], Any], name: str) -> _End:
 def _settle(future: asyncio.Future[_End | BaseException], end: _End | BaseException) -> None:
     if not future.done():
         future.set_result(end)
+    elif isinstance(end, _End) and inspect.iscoroutine(end.value):
+        end.value.close()  # too late to be awaited

@@ -12,10 +12,10 @@ from listeners.chain.conversation import Conversation
 from listeners.chain.decisions import decided, paired
 from listeners.chain.deltas import MergedDelta, Merging
 from listeners.chain.execution import Batch, current_task, is_closing
-from listeners.chain.function import Function
+from listeners.chain.function import Function, check_seconds
 from listeners.chain.messages import Message, MessageDelta, ToolCall
 from listeners.chain.models.base import ChatModel
-from listeners.chain.options import RunOptions, check_options
+from listeners.chain.options import RunOptions, check_options, merged_options
 from listeners.chain.outcome import Outcome
 from listeners.chain.processors import Processor
 from listeners.chain.review import Decision
@@ -38,7 +38,8 @@ class LLMChain:
     One operation at a time: ``run``, ``resume``, an execution, ``add_message`` and assigning ``llm`` raise
     ``RuntimeError`` while another is under way. Handlers and tools run inside it; a tool may run *another* chain.
 
-    Raises ``ValueError`` for two tools of one name, and for a handler that would never be told.
+    Raises ``TypeError`` or ``ValueError`` for handlers that are no list, a count or a time that can't be, two tools of
+    one name, and a handler that would never be told.
     """
 
     def __init__(
@@ -53,12 +54,14 @@ class LLMChain:
         max_retry_count: int = 3,
         tool_timeout: float | None = None,
     ) -> None:
+        if not isinstance(max_retry_count, int) or isinstance(max_retry_count, bool) or max_retry_count < 1:
+            raise ValueError(f"max_retry_count is {max_retry_count!r}, but must be at least 1")
         self._llm = llm
         self._tools = _by_name(tools)
         self._processors = tuple(message_processors)
         self.custom_context = custom_context
         self.max_retry_count = max_retry_count
-        self.tool_timeout = tool_timeout
+        self.tool_timeout = check_seconds("tool_timeout", tool_timeout)
         self._conversation = Conversation(self._tools)
         self._telling = Telling(self)
         self._delta: MergedDelta | None = None
@@ -67,6 +70,10 @@ class LLMChain:
         self._busy: str | None = None
         self._may_change = False
         self._interrupted_options = RunOptions()
+        if isinstance(callbacks, Mapping) or not isinstance(callbacks, Iterable):
+            raise TypeError(
+                "callbacks must be a list of handlers: put a handler into one, callbacks=[handler]"
+            )
         for handlers in callbacks:
             self.add_callback(handlers)
         for message in messages:
@@ -191,7 +198,7 @@ class LLMChain:
         ``decisions``: by ``tool_call_id``, or in the order of ``outcome.interrupts``; exactly one for each held
         call, else ``ValueError``, and nothing runs. Raises as :meth:`run` does.
         """
-        checked = check_options({**self._interrupted_options, **options})
+        checked = check_options(merged_options(self._interrupted_options, options))
         with self._operation("resume"):
             calls, given = decided(self._conversation, decisions)
             self._run = run = Run(self, checked, resumed=True)

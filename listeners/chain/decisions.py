@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from listeners.chain.conversation import Conversation
 from listeners.chain.messages import InvalidCall, Message, ToolCall
 from listeners.chain.review import Decision, check_decision
+from listeners.texts import repr_of
 
 __all__ = ["decided", "paired"]
 
@@ -22,8 +23,10 @@ def decided(
         raise ValueError("no call of this chain is held: there is nothing to decide")
     if isinstance(decisions, Mapping):
         if set(decisions) != set(ids):
-            raise ValueError(f"decisions are for {sorted(decisions)}, but the held calls are {ids}")
+            raise ValueError(f"decisions are for {list(decisions)}, but the held calls are {ids}")
         given = [decisions[id] for id in ids]
+    elif not isinstance(decisions, Sequence):
+        raise ValueError(f"decisions must be a mapping by tool_call_id, or a list, not {repr_of(decisions)}")
     else:
         given = list(decisions)
         if len(given) != len(ids):
@@ -40,6 +43,8 @@ def paired(
         raise ValueError(f"{len(calls)} calls but {len(decisions)} decisions: give one for each")
     if not calls:
         raise ValueError("no calls: give at least one, with its decision")
+    if not all(isinstance(call, ToolCall) for call in calls):
+        raise ValueError("calls must be ToolCalls, such as held.call of outcome.interrupts")
     ids = [call.call_id for call in calls if call.call_id is not None]
     if len(set(ids)) != len(ids):
         raise ValueError(f"a call was given twice: {ids}")

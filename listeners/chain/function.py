@@ -16,7 +16,7 @@ from listeners.invocation import Hooks
 from listeners.likeness import tool_name
 from listeners.wrapping import observe, wrap_tool
 
-__all__ = ["Function", "Title"]
+__all__ = ["Function", "Title", "check_seconds"]
 
 Title = str | tuple[str, ...] | Callable[[Mapping[str, Any]], str]
 """What to show: a text, ``(running, done, failed[, asking])``, or a function of the call's arguments."""
@@ -88,7 +88,7 @@ class Function:
         put(self, "display_text", _title(name, display_text))
         put(self, "concurrent", concurrent)
         put(self, "in_thread", in_thread)
-        put(self, "timeout", _seconds(name, timeout))
+        put(self, "timeout", check_seconds(f"{name}: timeout", timeout))
         put(self, "strict", strict)
         put(self, "options", {} if options is None else _mapping(name, "options", options))
 
@@ -165,6 +165,11 @@ def _schema(name: str, parameters: Mapping[str, Any] | None) -> dict[str, Any]:
     schema = _mapping(name, "parameters", parameters)
     if schema.get("type") != "object":
         raise ValueError(f'{name}: parameters must be the JSON Schema of an object, with "type": "object"')
+    required = schema.get("required", ())
+    if not isinstance(required, list | tuple) or not all(isinstance(one, str) for one in required):
+        raise ValueError(f"{name}: required in parameters must be a list of names")
+    if not isinstance(schema.get("properties", {}), Mapping):
+        raise ValueError(f"{name}: properties in parameters must be a mapping of names to schemas")
     return schema
 
 
@@ -188,13 +193,12 @@ def _title(name: str, display_text: object) -> object:
     return display_text
 
 
-def _seconds(name: str, timeout: float | None) -> float | None:
+def check_seconds(what: str, timeout: float | None) -> float | None:
+    """Return a time-out if it is one; ``what`` it is of is named in the ``TypeError`` or ``ValueError``."""
     if timeout is None:
         return None
     if not isinstance(timeout, int | float) or isinstance(timeout, bool):
-        raise TypeError(f"{name}: timeout must be seconds or None, not {type(timeout).__name__}")
+        raise TypeError(f"{what} must be seconds or None, not {type(timeout).__name__}")
     if not (timeout > 0 and math.isfinite(timeout)):
-        raise ValueError(
-            f"{name}: timeout must be a positive number of seconds, not {timeout}; None for no limit"
-        )
+        raise ValueError(f"{what} must be a positive number of seconds, not {timeout}; None for no limit")
     return timeout

@@ -14,6 +14,7 @@ A mode is ``async def mode(chain) -> Outcome``. A step returns an ``Outcome`` th
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING
 
@@ -57,9 +58,11 @@ async def check_max_runs(chain: LLMChain, n: int | None) -> Outcome | None:
     return _run(chain).check_max_runs(n)
 
 
-async def check_pause(chain: LLMChain, should_pause: Callable[[LLMChain], bool]) -> Outcome | None:
+async def check_pause(
+    chain: LLMChain, should_pause: Callable[[LLMChain], bool | Awaitable[bool]]
+) -> Outcome | None:
     """End as paused if ``should_pause(chain)``."""
-    return _run(chain).outcome("paused") if should_pause(chain) else None
+    return _run(chain).outcome("paused") if await _answer(should_pause(chain)) else None
 
 
 async def check_tool_interrupts(chain: LLMChain) -> Outcome | None:
@@ -115,7 +118,9 @@ async def until_success(chain: LLMChain) -> Outcome:
                 return outcome
 
 
-async def step(chain: LLMChain, should_continue: Callable[[LLMChain], bool] | None = None) -> Outcome:
+async def step(
+    chain: LLMChain, should_continue: Callable[[LLMChain], bool | Awaitable[bool]] | None = None
+) -> Outcome:
     """Execute pending calls, or else ask the model once; again while ``should_continue(chain)``."""
     stepped = _run(chain).resumed
     while True:
@@ -124,7 +129,7 @@ async def step(chain: LLMChain, should_continue: Callable[[LLMChain], bool] | No
             action: Callable[[LLMChain], Awaitable[Outcome | None]] = execute_tools if pending else call_llm
             if outcome := await action(chain) or await check_tool_interrupts(chain):
                 return outcome
-        if should_continue is None or not should_continue(chain):
+        if should_continue is None or not await _answer(should_continue(chain)):
             return done(chain)
         stepped = False
 
@@ -144,6 +149,10 @@ async def until_tool_used(chain: LLMChain, names: str | Collection[str]) -> Outc
                 return outcome
         if outcome := await check_until_tool(chain, names) or await continue_or_done(chain):
             return outcome
+
+
+async def _answer(answer: bool | Awaitable[bool]) -> bool:
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 def _names(names: str | Collection[str]) -> Collection[str]:

@@ -10,12 +10,15 @@ if TYPE_CHECKING:
     from listeners.chain.models.base import ChatModel
     from listeners.chain.outcome import Outcome
 
-__all__ = ["DEFAULT_RUNS", "ModeName", "RunOptions", "check_options"]
+__all__ = ["DEFAULT_RUNS", "ModeName", "RunOptions", "check_options", "merged_options"]
 
 ModeName = Literal["once", "while_needs_response", "until_success", "until_tool_used", "step"]
 
 DEFAULT_RUNS: Final = 25
 """How often a run asks the model at most, unless it is told."""
+
+
+_OF_ONE_MODE: Final = {"until_tool": "until_tool_used", "should_continue": "step"}
 
 
 class RunOptions(TypedDict, total=False):
@@ -32,7 +35,7 @@ class RunOptions(TypedDict, total=False):
 
     mode: ModeName | Callable[[LLMChain], Awaitable[Outcome]]
     until_tool: str | Collection[str]
-    should_continue: Callable[[LLMChain], bool]
+    should_continue: Callable[[LLMChain], bool | Awaitable[bool]]
     max_runs: int | None
     with_fallbacks: Sequence[ChatModel] | None
     before_fallback: Callable[[LLMChain], object] | None
@@ -54,4 +57,39 @@ def check_options(options: Mapping[str, Any]) -> RunOptions:
     limit = options.get("max_runs", DEFAULT_RUNS)
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
         raise ValueError(f"max_runs is {limit!r}, but must be at least 1, or None for no bound")
+    _check_functions(options)
+    _check_fallbacks(options.get("with_fallbacks"))
+    for name, its in _OF_ONE_MODE.items():
+        if options.get(name) is not None and mode != its:
+            raise ValueError(f"{name} is for mode {its!r} only, but mode is {mode!r:.80}")
     return cast(RunOptions, dict(options))
+
+
+def merged_options(before: RunOptions, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of an interrupted run with those given now in their place."""
+    mode = given.get("mode", before.get("mode"))
+    kept = {name: value for name, value in before.items() if _OF_ONE_MODE.get(name, mode) == mode}
+    return {**kept, **given}
+
+
+def _check_functions(options: Mapping[str, Any]) -> None:
+    for name in ("should_continue", "before_fallback"):
+        given = options.get(name)
+        if given is not None and not callable(given):
+            raise TypeError(f"{name} must be a function of the chain, not {type(given).__name__}")
+    names = options.get("until_tool")
+    given = [names] if isinstance(names, str) else names or ()
+    if not isinstance(given, Collection) or not all(isinstance(name, str) for name in given):
+        raise TypeError("until_tool must be the name of a tool or a list of names")
+
+
+def _check_fallbacks(models: object) -> None:
+    if models is None:
+        return
+    if not isinstance(models, Sequence):
+        raise TypeError(f"with_fallbacks must be a list of models, not {type(models).__name__}")
+    for model in models:
+        if not callable(getattr(model, "stream", None)) or not callable(
+            getattr(model, "retry_on_fallback", None)
+        ):
+            raise TypeError(f"with_fallbacks must hold models, not {type(model).__name__}")

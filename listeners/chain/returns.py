@@ -44,6 +44,8 @@ class Arguments(dict[str, Any]):
 def settle(value: object, call: ToolCall, function: Function) -> ToolResult:
     """Make a result of what a body returned: any plain data is a success, an ``Interrupt`` holds the call."""
     if isinstance(value, ToolResult):
+        if value.is_interrupt and not any(part.content.strip() for part in value.content):
+            return error_result(_UNEXPECTED, call, function)  # nobody could answer a blank question
         return named(value if value.is_error else replace(value, reason=None), call, function)
     if isinstance(value, Interrupt):
         if not is_interrupt(value):

@@ -290,7 +290,11 @@ class Run:
         outcome: object = await self._mode()(self._chain)
         self._telling.check()
         self.resumed = False
-        if not isinstance(outcome, Outcome) or (outcome.status == "error") != (outcome.error is not None):
+        if (
+            not isinstance(outcome, Outcome)
+            or outcome.status == "cancelled"
+            or (outcome.status == "error") != (outcome.error is not None)
+        ):
             raise TypeError(
                 f"the mode returned {repr_of(outcome)}, not an Outcome whose error fits its status"
             )
