@@ -7,8 +7,21 @@ from typing import Any
 
 from redis import Redis
 
-from listeners import RedisListener, RunPublisher, progress
-from listeners.chain import Allow, Approve, Function, Interrupt, Message, MessageDelta, ToolCall
+from listeners import RedisListener, RunPublisher, decide, progress
+from listeners.chain import (
+    Allow,
+    Approve,
+    Edit,
+    Function,
+    Interrupt,
+    LLMChain,
+    Message,
+    MessageDelta,
+    ScriptedChat,
+    ToolCall,
+    dump_messages,
+    load_messages,
+)
 from listeners.contract.events import decode
 from listeners.contract.fold import fold, waiting
 from listeners.contract.keys import Keys
@@ -69,6 +82,42 @@ async def test_a_held_call_to_its_end(redis: Redis, redis_url: str) -> None:
     (made,) = state.calls
     assert (made.key, made.id, made.state, made.attempt) == ("m1.0", "c1", "completed", 1)
     assert made.progress["message"] == "tool delete" and state.status == "completed"
+
+
+async def test_a_held_call_in_the_hands_of_another_publisher(redis: Redis, redis_url: str) -> None:
+    """Answered while no agent was there; the chain that takes it up is made of the messages that were kept."""
+
+    def review(chain: Any, call: ToolCall, function: Function, context: Any) -> Any:
+        return Allow() if context.human_decision else Interrupt("Really?")
+
+    reviewed: Any = {"on_tool_call_review": review}
+    options: Any = {"tools": [tool("a")], "callbacks": [RedisListener(), reviewed]}
+    reply = [
+        MessageDelta(tool_calls=(ToolCall(index=0, name="a"),)),
+        MessageDelta(tool_calls=(ToolCall(index=0, call_id="c1", arguments_text='{"x":1}'),)),
+        MessageDelta(status="complete"),
+    ]
+    async with RunPublisher("demo", redis=redis_url):
+        chain = LLMChain(ScriptedChat([reply]), messages=[Message.user("hi")], **options)
+        await chain.run()
+    kept = dump_messages(chain.messages)
+    decide("demo", "m1.0", Edit({"x": 2}), redis=redis_url)
+
+    async with RunPublisher("demo", resume=True, redis=redis_url, arguments="full") as run:
+        again = LLMChain(ScriptedChat([DONE]), messages=load_messages(kept), **options)
+        assert (await again.resume([await run.decision("m1.0")])).text == "done"
+    types, state = log_of(redis, "demo")
+    assert types[types.index("run_interrupted") + 1 :] == [
+        "tool_decision",
+        "run_resumed",
+        "tool_call_review",
+        "tool_execution_started",
+        "tool_execution_completed",
+        "run_completed",
+    ]
+    assert [(made.key, made.id, made.state, made.arguments) for made in state.calls] == [
+        ("m1.0", "c1", "completed", {"x": 2})
+    ]
 
 
 async def test_a_chain_ends_its_own_run(redis: Redis, redis_url: str) -> None:

@@ -381,6 +381,20 @@ async def test_a_held_call(
     assert run.types.count("run_resumed") == 1 and run.types[-1] == "run_completed"
 
 
+@pytest.mark.parametrize("decision", [Approve(), Edit({"x": 2}), Reject("no")])
+async def test_a_decision_that_stands_in_the_log_is_not_told_again(decision: Any) -> None:
+    with recorded() as run:
+        chain = held()
+        await chain.run()
+        run.decide("m1.0", decision)
+        await chain.resume([await run.decision("m1.0")])
+    assert run.types.count("tool_decision") == run.types.count("run_resumed") == 1
+    assert {known.key: known.state for known in run.state.calls} == {
+        "m1.0": "denied" if isinstance(decision, Reject) else "completed",
+        "other": "completed",
+    }
+
+
 async def test_a_held_call_goes_on_in_a_chain_made_of_its_messages() -> None:
     with recorded() as run:
         kept = dump_messages((await held().run()).chain.messages)
