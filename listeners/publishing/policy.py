@@ -135,7 +135,7 @@ class PublicationPolicy:
         return UNEXPECTED
 
     def _level(self, policy: Policy, tool: str) -> Level | Callable[[str, Any], Any]:
-        if isinstance(policy, Mapping):
+        if not isinstance(policy, str) and isinstance(policy, Mapping):
             return policy.get(tool, policy.get("*", "summary"))
         return policy
 
