@@ -30,7 +30,7 @@ _TITLES: Final = {
     **TITLES,
     "delete_file": ("Deleting {file}…", "Deleted {file}", "Couldn't delete {file}", "Delete {file}?"),
 }
-_QUESTION: Final = "This file lies outside the workspace. The agent waits for your answer."
+_QUESTION: Final = "This file lies outside the workspace."
 _NOT_OURS: Final = "The demo deletes only files that it has made."
 
 

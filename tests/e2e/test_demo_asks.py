@@ -25,7 +25,7 @@ from tests.support.servers import GatewayProcess, Process
 
 FAST = ("--speed", "20")
 HELD = 75
-QUESTION = "This file lies outside the workspace. The agent waits for your answer."
+QUESTION = "This file lies outside the workspace."
 
 
 def asked(process: Process, answer: str) -> str:
