@@ -30,10 +30,10 @@ def restoring(
 ) -> list[tuple[str, bytes]]:
     """Return the events that tell ``state``: one or more ``run_restored``, then the questions that are open.
 
-    ``owner``: the run's own part, which is its owner's to tell, is told too. ``keys``: only these calls. ``asked``: calls
-    whose question still stands, or is on its way, and isn't asked again. ``time`` is RFC 3339, now. An end is an event
-    of its own: of a run that has ended this tells the calls, and that it was running. A call that is too large for an
-    event loses arguments and result.
+    ``owner``: the run's own part is told too, which is its owner's to tell. ``keys``: only these calls. ``asked``:
+    calls whose question still stands, or is on its way, and isn't asked again. ``time`` is RFC 3339, now. An end is an
+    event of its own: of a run that has ended this tells the calls, and that it was running. A call that is too large
+    for an event loses arguments and result.
     """
     about: dict[str, Any] = {"reason": reason}
     if owner:
