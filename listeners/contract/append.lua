@@ -60,12 +60,17 @@ end
 
 local held = redis.call(
   'HMGET', meta, 'epoch', 'seq', 'bytes', 'status', 'owner', 'former', 'started', 'writers', 'keep',
-  'w:' .. writer, 'lineage', 'checkpoint'
+  'w:' .. writer, 'lineage', 'checkpoint', 'lease', 'renewed'
 )
 local epoch, seq, bytes = tonumber(held[1]), tonumber(held[2]) or 0, tonumber(held[3]) or 0
 local status, owner, former, started = held[4] or 'waiting', held[5], held[6], held[7]
 local writers, keep, lineage, behind = tonumber(held[8]) or 0, held[9], held[11] or '', tonumber(held[12]) or 0
 local alive = epoch and redis.call('EXISTS', log) == 1
+local now = redis.call('TIME')
+local millis = tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000)
+-- A Redis that is short of memory may evict a lease before its time: it stands nevertheless.
+local lasts, renewed = tonumber(held[13]) or 0, tonumber(held[14]) or 0
+local held_on = redis.call('EXISTS', lease) == 1 or renewed <= millis and millis < renewed + lasts
 -- One that comes once, for one purpose: it counts as no writer of the run.
 local passing = decided ~= '' or deserted ~= '' or deletes
 
@@ -75,7 +80,7 @@ if decided ~= '' then
   if open ~= question then return { 'closed', status, open or '' } end
 elseif deserted ~= '' then
   local head = alive and text(epoch) .. '-' .. text(seq) or '0-0'
-  if head ~= deserted or ENDED[status] or status == 'interrupted' or redis.call('EXISTS', lease) == 1 then
+  if head ~= deserted or ENDED[status] or status == 'interrupted' or held_on then
     return { 'kept' }
   end
 elseif deletes then
@@ -132,7 +137,7 @@ else
   if first > 1 and (not alive or (last or 0) < first - 1) then return { 'lost' } end
   if epoch and not alive and not deletes then
     -- A stub: its owner, who is on the way to restore the run, holds the lease.
-    if redis.call('EXISTS', lease) == 1 then return { 'lost' } end
+    if held_on then return { 'lost' } end
     return { 'refused', text(epoch), status }
   end
   if not alive and not takes then return { 'refused', '0', status } end
@@ -146,8 +151,6 @@ if claims and owner and owner ~= writer and status ~= 'interrupted' then
 end
 
 local before = status
-local now = redis.call('TIME')
-local millis = tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000)
 if fresh and not deletes then
   local previous = math.max(epoch or 0, known or 0)
   local continued, known_to = {}, ARGV[4] .. ',' .. (held[1] or '') .. ',' .. lineage
@@ -265,13 +268,15 @@ if mine and not passing or not keep then
 end
 if ENDED[status] or status == 'interrupted' then
   redis.call('DEL', lease)
+  redis.call('HDEL', meta, 'renewed')
 elseif mine and not passing then
   if lease_for == '' then
     redis.call('DEL', lease)
-    redis.call('HDEL', meta, 'lease')
+    redis.call('HDEL', meta, 'lease', 'renewed')
   else
     redis.call('SET', lease, writer, 'PX', lease_for)
     put('lease', lease_for)
+    put('renewed', text(millis))
   end
 end
 put('epoch', text(epoch))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from listeners.contract.events import CallRef, Event, encode
 from listeners.contract.exchange import Exchange
 from listeners.contract.keys import Keys
-from listeners.contract.log import Batch, Deserted, Limits, append_script, read_append_reply
+from listeners.contract.log import Appended, Batch, Deserted, Limits, append_script, read_append_reply
 from listeners.contract.position import ABSENT, Position
 from listeners.contract.restoring import restoring
-from listeners.contract.state import RunState, is_open
+from listeners.contract.state import RunState, is_ended, is_open
 
 __all__ = ["PUBLISHER_LOST", "deserting", "end_of_deserted"]
 
@@ -21,7 +23,13 @@ _RUN_MESSAGE: Final = "the agent stopped without ending the run"
 
 
 def end_of_deserted(state: RunState, time: str) -> list[tuple[str, bytes]]:
-    """Return the events that end ``state`` for an owner that is gone: a failure of each open call, then the run's."""
+    """Return the events that end ``state`` for an owner that is gone: a failure of each open call, then the run's.
+
+    A run that had ended (which Redis has lost) ends as it did; one that is interrupted needs no owner and goes on
+    waiting.
+    """
+    if state.status == "interrupted":
+        return []
     events: list[tuple[str, bytes]] = []
     for call in state.calls:
         if is_open(call):
@@ -33,7 +41,6 @@ def end_of_deserted(state: RunState, time: str) -> list[tuple[str, bytes]]:
                 index=call.index,
                 attempt=call.attempt,
             )
-            data = {"message": _CALL_MESSAGE, "reason": "cancelled", "is_error": True}
             failed = Event(
                 type="tool_execution_failed",
                 run=state.run,
@@ -42,16 +49,23 @@ def end_of_deserted(state: RunState, time: str) -> list[tuple[str, bytes]]:
                 agent=state.agent,
                 thread=state.thread,
                 parent=call.parent,
-                data=data,
+                data={"message": _CALL_MESSAGE, "reason": "cancelled", "is_error": True},
             )
             events.append((failed.type, encode(failed)))
+    type: str = "run_failed"
+    data: dict[str, Any] = {"code": PUBLISHER_LOST, "message": _RUN_MESSAGE}
+    if is_ended(state):
+        type = f"run_{state.status}"
+        data = {} if state.result is None else {"result": state.result}
+        if state.error is not None:
+            data = msgspec.to_builtins(state.error)
     ended = Event(
-        type="run_failed",
+        type=type,
         run=state.run,
-        time=time,
+        time=state.ended_at or time,
         agent=state.agent,
         thread=state.thread,
-        data={"code": PUBLISHER_LOST, "message": _RUN_MESSAGE},
+        data=data,
     )
     events.append((ended.type, encode(ended)))
     return events
@@ -66,11 +80,12 @@ def deserting(
     time: str,
     limits: Limits | None = None,
     sharded: bool = False,
-) -> Exchange[bool]:
-    """End a run that nobody holds, and tell whether this did it: ``False`` if somebody holds it or was first.
+) -> Exchange[str | None]:
+    """End a run that nobody holds. Returns its status then, ``None`` if somebody holds it or was first.
 
     ``state`` is the run's at the log's ``head``. If Redis has lost what ``state`` stands for (``head`` is another
-    position, ``ABSENT`` if there is no log), a new epoch begins with what is known. ``writer`` is a fresh random id.
+    position, ``ABSENT`` if there is no log), a new epoch begins with what is known; an interrupted run goes on waiting
+    in it. ``writer`` is a fresh random id.
     """
     known = Position.parse(state.position) or ABSENT
     lost = known != head
@@ -92,6 +107,6 @@ def deserting(
         *batch.script_arguments(limits or Limits(), sharded=sharded),
     )
     if reply[0] in (b"kept", "kept"):
-        return False
+        return None
     answer = read_append_reply(reply)
-    return getattr(answer, "status", None) == "failed" and bool(getattr(answer, "positions", None))
+    return answer.status if isinstance(answer, Appended) and answer.positions else None
