@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.fanout.history import History
 from gateway.fanout.hub import SHED_EVERY, Hub
 from gateway.fanout.relay import Relay
+from gateway.fanout.rounds import Rounds
 from gateway.fanout.states import States
 from gateway.fanout.wheel import Wheel
 from gateway.http.access import Access, Authorize
@@ -98,10 +99,20 @@ class Gateway:
             connections=Connections(exit.server),
             clock=time.time,
         )
-        runs = Runs(hub=hub, history=history, states=states, access=self._access)
+        rounds = Rounds(
+            hub=hub,
+            relay=relay,
+            history=history,
+            states=states,
+            namespace=settings.prefix,
+            clock=time.time,
+            now=loop.time,
+        )
+        runs = Runs(hub=hub, history=history, states=states, rounds=rounds, access=self._access)
         wheel.add(SHED_EVERY, hub.shed)
         turning = asyncio.create_task(_turn(wheel), name="toolcast wheel")
         relay.start(time.time)
+        looking = asyncio.create_task(rounds.run(), name="toolcast rounds")
         self._router = Router(
             [
                 *run_routes(streams, runs, self._access, self._cors),
@@ -119,7 +130,8 @@ class Gateway:
             await hub.drained(settings.drain + 0.5)
             exit.remove()
             turning.cancel()
-            await asyncio.gather(turning, return_exceptions=True)
+            looking.cancel()
+            await asyncio.gather(turning, looking, return_exceptions=True)
             await relay.stop()
             await history.close()
 

@@ -30,7 +30,7 @@ from gateway.setting_kinds import (
     redis_address,
     setting,
 )
-from listeners.contract.keys import DEFAULT_URL, namespace_of
+from listeners.contract.keys import DEFAULT_URL, LEASE, namespace_of
 
 __all__ = ["Settings", "SettingsError", "setting_of", "settings_markdown", "settings_table"]
 
@@ -132,6 +132,14 @@ class Settings:
         help="Runs nobody has published yet that may be waited for at once; 0: no limit.",
         read=read_whole,
         check=between(0, 10_000_000),
+    )
+    restore_wait: float = setting(
+        LEASE,
+        env="TOOLCAST_RESTORE_WAIT",
+        kind="seconds",
+        help="How long a reader whose run has vanished from Redis waits for its agent to restore it.",
+        read=read_seconds,
+        check=between(0, 3_600),
     )
     run_memory: int = setting(
         1 * MIB,

@@ -5,19 +5,25 @@ Everything here raises a ``RedisError`` or ``OSError`` while Redis is away.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from gateway.fanout.standing import Standing, read_standing, standing_commands
+from listeners.contract.checkpoint import read_checkpoint
 from listeners.contract.events import is_run_id
+from listeners.contract.exchange import Command, Exchange, carry_out_async
 from listeners.contract.keys import Keys, runs_index
 from listeners.contract.log import Entry, read_entries
 from listeners.contract.position import Position
+from listeners.contract.state import RunState
 
 __all__ = ["History"]
+
+R = TypeVar("R")
 
 FIRST_COUNT: Final = 64
 """Entries asked for first; entries differ a thousandfold in size, so what has come says how many to ask for next."""
@@ -48,22 +54,28 @@ class History:
         # The pool was given to the client, which therefore leaves it open.
         await self._redis.connection_pool.disconnect()
 
-    async def page(self, run: str, after: Position, *, any_epoch: bool = False) -> list[Entry]:
-        """Return what follows ``after`` in its epoch, or, with ``any_epoch``, in the log: about a page of bytes.
+    async def page(self, run: str, after: Position) -> list[Entry]:
+        """Return what follows ``after`` in its epoch: about a page of bytes.
 
         Empty means nothing follows. Where the log has lost entries the first one isn't the next ``seq``.
         """
+        return await self._range(run, f"({after}", f"{after.epoch}-{2**64 - 1}")
+
+    async def page_from(self, run: str, head: Position) -> list[Entry]:
+        """Return the entry at ``head`` and what follows it, in whatever epoch: about a page of bytes."""
+        return await self._range(run, str(head), "+")
+
+    async def _range(self, run: str, first: str, last: str) -> list[Entry]:
         key = Keys(run, self._namespace).log
-        last = "+" if any_epoch else f"{after.epoch}-{2**64 - 1}"
         found: list[Entry] = []
         size, count = 0, FIRST_COUNT
         while size < self._page:
-            entries = read_entries(await self._redis.xrange(key, min=f"({after}", max=last, count=count))
+            entries = read_entries(await self._redis.xrange(key, min=first, max=last, count=count))
             found += entries
             size += sum(len(entry.event) for entry in entries)
             if len(entries) < count:
                 break
-            after = entries[-1].position
+            first = f"({entries[-1].position}"
             count = _next_count(self._page - size, found, size)
         return found
 
@@ -92,16 +104,39 @@ class History:
         entries = read_entries(await self._redis.xrevrange(Keys(run, self._namespace).log, count=1))
         return entries[0].position if entries else None
 
-    async def latest(
-        self, offset: int, count: int, fields: Sequence[str]
-    ) -> list[tuple[str, list[bytes | None]]]:
-        """Return runs of the index from the newest on, each with ``fields`` of its meta."""
+    async def checkpoint(self, run: str) -> RunState | None:
+        """Return the fold of the run's log that is kept beside it, if there is one."""
+        value: Any = await self._redis.get(Keys(run, self._namespace).checkpoint)
+        known = read_checkpoint(run, value)
+        return known[0] if known is not None else None
+
+    async def standings(self, runs: Sequence[str]) -> list[Standing]:
+        """Return where each of ``runs`` stands, in one round trip; without any it only asks for a sign of life."""
+        asked = [standing_commands(Keys(run, self._namespace)) for run in runs]
+        async with self._redis.pipeline(transaction=False) as pipeline:
+            pipeline.ping()
+            for command in (command for commands in asked for command in commands):
+                pipeline.execute_command(*command)
+            _, *replies = await pipeline.execute()
+        per_run = len(standing_commands(Keys("x", self._namespace)))
+        return [read_standing(*replies[at : at + per_run]) for at in range(0, len(replies), per_run)]
+
+    async def carry_out(self, exchange: Exchange[R]) -> R:
+        """Have an exchange with Redis and return its result."""
+        return await carry_out_async(exchange, self._redis.execute_command)
+
+    async def send(self, commands: Iterable[Command]) -> None:
+        """Send ``commands`` in one pipeline."""
+        async with self._redis.pipeline(transaction=False) as pipeline:
+            for command in commands:
+                pipeline.execute_command(*command)
+            await pipeline.execute()
+
+    async def newest(self, offset: int, count: int) -> list[tuple[str, Standing]]:
+        """Return runs of the index, the one whose status changed last first, and where each stands."""
         members: Any = await self._redis.zrevrange(runs_index(self._namespace), offset, offset + count - 1)
         runs = [run for run in (member.decode("utf-8", "replace") for member in members) if is_run_id(run)]
-        async with self._redis.pipeline(transaction=False) as pipeline:
-            for run in runs:
-                pipeline.hmget(Keys(run, self._namespace).meta, list(fields))
-            return list(zip(runs, await pipeline.execute(), strict=True))
+        return list(zip(runs, await self.standings(runs), strict=True))
 
 
 def _next_count(wanted: int, found: Sequence[Entry], size: int) -> int:

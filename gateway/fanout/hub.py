@@ -12,6 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 from gateway.fanout.frames import Format
 from gateway.fanout.runlog import Chunk, RunLog, TypeFilter, encode_entries
+from gateway.fanout.standing import Standing
 from gateway.fanout.wheel import Wheel
 
 __all__ = ["Hub", "Source", "Subscription", "Watch"]
@@ -34,15 +35,31 @@ class Source(Protocol):
 
 class Watch:
     """One watched run. ``log`` is its present epoch, ``None`` while Redis has none; ``loaded`` tells that Redis
-    has been asked."""
+    has been asked.
 
-    __slots__ = ("_ready", "_release", "_telling", "_waiting", "loaded", "log", "readers", "run")
+    ``missing``: Redis holds less than ``log`` does, or nothing; ``standing`` is then what it holds of the run.
+    """
+
+    __slots__ = (
+        "_ready",
+        "_release",
+        "_telling",
+        "_waiting",
+        "loaded",
+        "log",
+        "missing",
+        "readers",
+        "run",
+        "standing",
+    )
 
     def __init__(self, run: str, release: Callable[[Watch], None]) -> None:
         self.run = run
         self._release = release
         self.log: RunLog | None = None
         self.loaded = False
+        self.missing = False
+        self.standing: Standing | None = None
         self.readers = 0
         self._ready: asyncio.Event | None = None
         self._waiting: set[Subscription] = set()

@@ -3,13 +3,15 @@
 A run is watched in this order: subscribe to its channel, wait for Redis to confirm, read the log up to its head, then
 follow the channel. What arrives while the log is being read waits its turn; what was read twice is recognised by its
 position; a hole sends the relay back to the stream. History and live events meet without a seam that way.
+
+After an outage all of that happens again, for every run. A connection that only looks alive is noticed by a PING.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,9 +23,9 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
+from gateway.fanout.catching_up import catch_up
 from gateway.fanout.history import History
 from gateway.fanout.hub import Watch
-from gateway.fanout.runlog import RunLog
 from listeners.contract.keys import Keys, runs_channel
 from listeners.contract.log import Entry, read_message
 from listeners.contract.position import Position
@@ -34,6 +36,10 @@ PENDING_EVENTS: Final = 5_000
 """Events kept aside while a log is read; more than that and the stream is read again instead."""
 RECONNECT_MOST: Final = 2.0
 """Seconds between two tries at Redis, at most."""
+PING_EVERY: Final = 10.0
+"""Seconds between two proofs that the connection brings what is published."""
+PING_ANSWER: Final = 2.0
+"""Seconds that a proof may take."""
 
 log = structlog.get_logger("toolcast.relay")
 _REDIS_TROUBLE = (RedisError, OSError, asyncio.TimeoutError)
@@ -66,10 +72,13 @@ class Relay:
         self._pubsub: PubSub | None = None
         self._runner: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._alive = asyncio.Event()
         self.down_since: float | None = None
         """``time.time()``-like seconds since when Redis is away; ``None`` while the relay stands."""
         self.stood = False
         """Whether the relay has ever stood."""
+        self.connections = 0
+        """How often it has come to stand."""
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -89,6 +98,7 @@ class Relay:
     async def _run(self) -> None:
         attempt = 0
         while True:
+            stood = self.connections
             connection = Redis.from_url(
                 self._url, socket_timeout=None, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0)
             )
@@ -99,8 +109,7 @@ class Relay:
                 self._pubsub = pubsub
                 if self._following:
                     await pubsub.subscribe(*(following.channel for following in self._following.values()))
-                attempt = 0
-                await self._listen(pubsub)
+                await self._first_of(self._listen(pubsub), self._prove(pubsub))
             except Exception as error:
                 # A mistake of ours must not leave every reader deaf: it is loud, and the relay comes back.
                 if not isinstance(error, _REDIS_TROUBLE):
@@ -111,7 +120,7 @@ class Relay:
                 with suppress(*_REDIS_TROUBLE):
                     await pubsub.aclose()  # type: ignore[no-untyped-call]  # redis-py leaves it without types
                     await connection.aclose()
-            attempt += 1
+            attempt = 1 if self.connections > stood else attempt + 1
             # Jittered, so that a fleet of gateways doesn't return to Redis in one step.
             await asyncio.sleep(min(RECONNECT_MOST, 0.05 * 2**attempt) * random.uniform(0.5, 1))
 
@@ -127,6 +136,27 @@ class Relay:
             log.info("redis is back", away_s=round(self._clock() - self.down_since, 1))
         self.down_since = None
         self.stood = True
+        self.connections += 1
+
+    async def _first_of(self, *coroutines: Coroutine[Any, Any, None]) -> None:
+        """Run them side by side until one ends, which none does without an error, and raise that."""
+        tasks = [asyncio.create_task(one) for one in coroutines]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _prove(self, pubsub: PubSub) -> None:
+        while True:
+            self._alive.clear()
+            async with asyncio.timeout(PING_ANSWER):
+                await pubsub.ping()
+                await self._alive.wait()
+            await asyncio.sleep(PING_EVERY)
 
     async def _listen(self, pubsub: PubSub) -> None:
         announcement = runs_channel(self._namespace).encode()
@@ -134,6 +164,8 @@ class Relay:
             message: dict[str, Any] | None = await pubsub.get_message(timeout=None)
             if message is None:
                 continue
+            # Whatever has come proves as much as a pong, which may stand behind thousands of messages.
+            self._alive.set()
             if message["type"] == "message":
                 following = self._channels.get(message["channel"])
                 if following is not None:
@@ -171,6 +203,15 @@ class Relay:
             watch.loaded = False
             self._catch_up(following)
 
+    def missed(self, watch: Watch) -> None:
+        """Redis holds something else than ``watch`` does, and the channel didn't bring it: subscribe once more, and
+        catch up."""
+        following = self._following.get(watch.run)
+        if following is not None:
+            if self._pubsub is not None:
+                self._own(self._subscribe(self._pubsub, following))
+            self._catch_up(following)
+
     async def _subscribe(self, pubsub: PubSub, following: _Following) -> None:
         # A broken connection is noticed by who listens on it; it subscribes anew.
         with suppress(*_REDIS_TROUBLE):
@@ -200,7 +241,7 @@ class Relay:
 
     def _take(self, following: _Following, position: Position, type: str, event: bytes | None) -> None:
         run_log = following.watch.log
-        if run_log is not None and run_log.epoch == position.epoch:
+        if run_log is not None and run_log.epoch == position.epoch and not following.watch.missing:
             if position.seq <= run_log.head:
                 return
             if position.seq == run_log.head + 1 and event is not None:
@@ -223,7 +264,7 @@ class Relay:
         try:
             while True:
                 following.again = False
-                await self._fill(watch)
+                await catch_up(watch, self._history, memory=self._memory)
                 if not following.again:
                     break
         except Exception as error:
@@ -245,25 +286,3 @@ class Relay:
                 break
             self._take(following, *held)
         watch.brought()
-
-    async def _fill(self, watch: Watch) -> None:
-        run_log = watch.log
-        if run_log is not None:
-            while entries := await self._history.page(watch.run, run_log.position, any_epoch=True):
-                for entry in entries:
-                    if entry.position != (run_log.epoch, run_log.head + 1):
-                        break  # another epoch, or entries are gone: the tail is read afresh
-                    run_log.append(entry)
-                watch.brought()
-                if run_log.position != entries[-1].position:
-                    break
-            else:
-                return
-        tail = await self._history.tail(watch.run, self._memory)
-        if not tail:
-            return
-        epoch = tail[-1].position.epoch
-        fresh = RunLog(epoch, head=tail[0].position.seq - 1, memory=self._memory)
-        for entry in tail:
-            fresh.append(entry)
-        watch.log = fresh

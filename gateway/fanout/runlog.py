@@ -68,6 +68,15 @@ class RunLog:
         if self.size > self.memory:
             self._trim()
 
+    def skip(self, seq: int) -> None:
+        """Go on behind ``seq``: what lies between is no longer to be had. Who stands before it isn't held here."""
+        self._drop(len(self._entries))
+        self.head = seq
+
+    def ends_with(self, entry: Entry) -> bool:
+        """Tell whether ``entry`` is the head, to the letter."""
+        return bool(self._entries) and self._entries[-1] == entry
+
     def holds(self, after: int) -> bool:
         """Tell whether everything that follows ``after`` is here."""
         return after + 1 >= self.oldest

@@ -12,6 +12,7 @@ from gateway.fanout.history import History
 from gateway.fanout.hub import Hub
 from gateway.fanout.relay import Relay
 from gateway.fanout.runlog import encode_entries
+from gateway.fanout.standing import stub_reason, stub_state
 from gateway.fanout.states import States
 from gateway.fanout.wheel import Wheel
 from gateway.http.asked import Asked
@@ -19,8 +20,8 @@ from gateway.http.connections import Connections
 from gateway.http.problems import Problem
 from gateway.http.wire import Wire
 from gateway.settings import Settings
-from listeners.contract.events import Event, encode, format_time
-from listeners.contract.fold import SnapshotReason
+from listeners.contract.events import encode, format_time
+from listeners.contract.fold import RunState, SnapshotReason, snapshot_event, waiting
 from listeners.contract.log import Entry
 from listeners.contract.position import ABSENT, Position
 
@@ -101,10 +102,10 @@ class Reading:
             return watch.log.ended and asked.after == watch.log.position
         if asked.after == ABSENT:
             return True
+        if watch.standing is not None and watch.standing.stub:
+            return False
         if asked.wait == 0:
-            raise Problem(
-                404, "No such run", f"Nobody has published run {asked.run!r}, or its log has expired."
-            )
+            raise Problem(404, "No such run", f"Nobody has published run {asked.run!r}.")
         if crowded:
             detail = (
                 f"{self._shared.waiting} streams wait for runs that nobody has published; try again, "
@@ -131,6 +132,8 @@ class Reading:
         elif subscription.superseded or subscription.overtaken:
             return await self._snapshot("restarted")
         elif subscription.idle:
+            if subscription.watch.missing and self._is_given_up():
+                return self._gone()
             await self._silence()
         return data
 
@@ -144,7 +147,7 @@ class Reading:
             return b""
         run_log = watch.log
         if run_log is None:
-            return await self._absent()
+            return self._gone() if self._is_given_up() else await self._absent()
         waited = self._present()
         after = asked.after
         if after is None:
@@ -164,19 +167,46 @@ class Reading:
         subscription.move(run_log, after.seq)
         return b""
 
+    def _is_given_up(self) -> bool:
+        """Whether nothing but a stub is left of the run, and nobody will go on with it: what was running is restored
+        by its publisher, or ended by the gateways that still know it."""
+        standing, held_here = self.subscription.watch.standing, self.subscription.log is not None
+        if standing is None or not standing.stub:
+            return False
+        return standing.status != "running" or (standing.held == 0 and not held_here)
+
+    def _gone(self) -> bytes:
+        """Return the last frame of a run whose log is gone."""
+        standing = self.subscription.watch.standing
+        return self._last(stub_reason(standing), stub_state(self._asked.run, standing))
+
+    def _last(self, reason: SnapshotReason, state: RunState) -> bytes:
+        """Return the frame that a run without a log ends with."""
+        self.over = True
+        event = snapshot_event(state, reason, format_time(self._shared.clock()))
+        return frame(Entry(ABSENT, "snapshot", encode(event)), self._asked.format)
+
+    @property
+    def _patience(self) -> float:
+        """Seconds to wait for a run of which Redis knows nothing."""
+        return self._shared.settings.restore_wait if self._has_read else self._asked.wait
+
+    @property
+    def _has_read(self) -> bool:
+        """Whether the reader knows more than Redis: it came with a position."""
+        return isinstance(self._asked.after, Position) and self._asked.after != ABSENT
+
     async def _absent(self) -> bytes:
-        """Wait for a run nobody has published yet; the last frame if that takes too long."""
+        """Wait for a run nobody has published yet, or that Redis has lost; the last frame if that takes too long."""
         now = self._shared.wheel.now()
         if self._absent_at is None:
             self._absent_at = now
             self._shared.waiting += 1
             await self._say(f"waiting for run {self._asked.run}")
-        elif now - self._absent_at >= self._asked.wait:
-            self.over = True
-            run, position = self._asked.run, str(ABSENT)
-            data = {"reason": "absent", "run": run, "position": position, "status": "waiting", "calls": []}
-            event = Event(type="snapshot", run=run, time=format_time(self._shared.clock()), data=data)
-            return frame(Entry(ABSENT, "snapshot", encode(event)), self._asked.format)
+        elif now - self._absent_at >= self._patience:
+            if self._has_read:
+                return self._gone()
+            return self._last("absent", waiting(self._asked.run))
         await self._silence()
         return b""
 
@@ -193,10 +223,16 @@ class Reading:
         if run_log is None:
             return b""
         calls = self._asked.origin != "now" or reason != "join"
-        now = self._shared.clock()
+        run, now, states = self._asked.run, self._shared.clock(), self._shared.states
+        read = self.subscription.read
         try:
-            entry, seq = await self.subscription.read(
-                self._shared.states.snapshot(self._asked.run, run_log, reason=reason, calls=calls, now=now)
+            # Who comes from an epoch that was lost has seen nothing of this one: all of it follows. Of a run that had
+            # ended before the reader came its end is what counts.
+            anew = reason == "restarted" and not self.subscription.overtaken
+            anew = anew and (self._events_given or not run_log.ended)
+            place = await read(states.beginning(run, run_log)) if anew else None
+            entry, seq = await read(
+                states.snapshot(run, run_log, reason=reason, calls=calls, now=now, seq=place)
             )
         except (RedisError, OSError):
             return await self._pause()
@@ -230,7 +266,7 @@ class Reading:
     def due(self, now: float) -> float:
         """Seconds from ``now`` until the reader must be woken whatever happens; 0 if it must be now."""
         heartbeat = self._wire.wrote_at + self._shared.settings.heartbeat
-        end = heartbeat if self._absent_at is None else min(heartbeat, self._absent_at + self._asked.wait)
+        end = heartbeat if self._absent_at is None else min(heartbeat, self._absent_at + self._patience)
         return max(end - now, 0)
 
     async def _silence(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -13,6 +12,8 @@ from starlette.types import Scope
 
 from gateway.fanout.history import History
 from gateway.fanout.hub import Hub
+from gateway.fanout.rounds import Rounds
+from gateway.fanout.standing import Standing, stub_state
 from gateway.fanout.states import States
 from gateway.http.access import Access
 from gateway.http.asked import run_of
@@ -26,14 +27,13 @@ ANSWER: Final = 1.5
 PAGE_MOST: Final = 200
 """Runs in one answer at most; 50 unless asked otherwise."""
 
-_FIELDS: Final = ("status", "title", "started", "updated", "ended", "calls")
-
 
 class Runs:
     """Answers ``GET /runs`` and ``GET /runs/{run}``: status, headers and JSON."""
 
-    def __init__(self, *, hub: Hub, history: History, states: States, access: Access) -> None:
+    def __init__(self, *, hub: Hub, history: History, states: States, rounds: Rounds, access: Access) -> None:
         self._hub = hub
+        self._rounds = rounds
         self._history = history
         self._states = states
         self._access = access
@@ -41,17 +41,20 @@ class Runs:
     async def one(self, scope: Scope) -> tuple[int, list[Header], bytes]:
         """Return the ``RunState`` at the head, the end included; 304 if the caller's ``ETag`` still holds.
 
-        Raises :class:`Problem`: 400 for a hostile id, 404 for an unknown run, 503 while Redis is away.
+        Of a run whose log is gone 410 and what is left to say of it. Raises :class:`Problem`: 400 for a hostile id, 404
+        for an unknown run, 503 while Redis is away.
         """
         run = run_of(scope)
         await self._access.check(scope, "subscribe", run)
         try:
             async with asyncio.timeout(ANSWER):
-                head = await self._history.head(run)
+                [standing] = await self._history.standings([run])
+                head = standing.head or (await self._history.head(run) if standing.logged else None)
+            self._rounds.suspect(run, standing)
+            if head is None and standing.stub:
+                return 410, [_NO_STORE], msgspec.json.encode(stub_state(run, standing))
             if head is None:
-                raise Problem(
-                    404, "No such run", f"Nobody has published run {run!r}, or its log has expired."
-                )
+                raise Problem(404, "No such run", f"Nobody has published run {run!r}.")
             etag = f'"{head}"'.encode()
             headers = [(b"etag", etag), (b"cache-control", b"no-cache")]
             if etag in dict(scope["headers"]).get(b"if-none-match", b""):
@@ -72,37 +75,39 @@ class Runs:
         offset = _number(query, "offset", 0, least=0, most=1_000_000)
         try:
             async with asyncio.timeout(ANSWER):
-                found = await self._history.latest(offset, limit + 1, _FIELDS)
+                found = await self._history.newest(offset, limit + 1)
         except (RedisError, OSError) as error:
             raise _redis_away() from error
         more = len(found) > limit
         found = found[:limit]
-        # A run whose log is gone has no status left.
-        present = {run: fields for run, fields in found if fields[0] is not None}
+        present = {run: standing for run, standing in found if standing.logged and standing.status}
+        for run, standing in present.items():
+            self._rounds.suspect(run, standing)
         visible = await self._access.visible(scope, present)
         answer: dict[str, Any] = {"runs": [self._shown(run, present[run]) for run in visible]}
         if more:
             answer["next"] = offset + limit
-        return 200, [(b"cache-control", b"no-store")], msgspec.json.encode(answer)
+        return 200, [_NO_STORE], msgspec.json.encode(answer)
 
-    def _shown(self, run: str, fields: Sequence[bytes | None]) -> dict[str, Any]:
-        read: dict[str, Callable[[str], Any]] = {
-            "started": _time,
-            "updated": _time,
-            "ended": _time,
-            "calls": int,
+    def _shown(self, run: str, standing: Standing) -> dict[str, Any]:
+        told = {
+            "run": run,
+            "status": standing.status,
+            "title": standing.title,
+            "started_at": _time(standing.started),
+            "updated_at": _time(standing.updated),
+            "ended_at": _time(standing.ended),
+            "calls": standing.calls,
+            "watchers": self._hub.watchers(run),
         }
-        shown: dict[str, Any] = {"run": run}
-        for name, value in zip(_FIELDS, fields, strict=True):
-            if value is not None:
-                text = value.decode("utf-8", "replace")
-                shown[f"{name}_at" if read.get(name) is _time else name] = read.get(name, str)(text)
-        shown["watchers"] = self._hub.watchers(run)
-        return shown
+        return {name: value for name, value in told.items() if value is not None}
 
 
-def _time(milliseconds: str) -> str:
-    return format_time(int(milliseconds) / 1000)
+_NO_STORE: Final[Header] = (b"cache-control", b"no-store")
+
+
+def _time(milliseconds: int | None) -> str | None:
+    return None if milliseconds is None else format_time(milliseconds / 1000)
 
 
 def _number(query: dict[str, str], name: str, default: int, *, least: int, most: int) -> int:

@@ -136,6 +136,7 @@ async def test_a_run_is_watched_once_and_let_go_after_a_while(redis: Redis, engi
 
 async def test_five_hundred_runs_come_and_go(redis: Redis, engine: Engine) -> None:
     """Subscriptions, tasks and timers are back where they were."""
+    await eventually("the relay stands", lambda: engine.relay.stood)
     before = len(asyncio.all_tasks())
     subscriptions = [engine.hub.attach(f"r{n}") for n in range(500)]
     await eventually("all are watched", lambda: len(channels(redis)) == 500)
