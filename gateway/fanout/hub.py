@@ -128,9 +128,11 @@ class Subscription:
 
     @property
     def follows(self) -> bool:
-        """Whether what comes next is held in memory, of the present epoch, and not the end."""
-        log = self.log
-        return log is not None and log is self.watch.log and not log.ended and log.holds(self.seq)
+        """Whether what comes next is held in memory, of the present epoch, in Redis too, and not the end."""
+        log, watch = self.log, self.watch
+        return (
+            log is not None and log is watch.log and not (watch.missing or log.ended) and log.holds(self.seq)
+        )
 
     @property
     def superseded(self) -> bool:
