@@ -14,12 +14,13 @@ from listeners.contract.position import ABSENT, Position
 from listeners.contract.restoring import restoring
 from listeners.contract.state import RunState, is_ended, is_open
 
-__all__ = ["PUBLISHER_LOST", "deserting", "end_of_deserted"]
+__all__ = ["DESERTED", "PUBLISHER_LOST", "deserting", "end_of_deserted"]
 
 PUBLISHER_LOST: Final = "publisher_lost"
 """The code of a run that was ended for its owner."""
 _CALL_MESSAGE: Final = "the agent stopped before the call had ended"
-_RUN_MESSAGE: Final = "the agent stopped without ending the run"
+DESERTED: Final = "the agent stopped without ending the run"
+"""What is said of it to people."""
 
 
 def end_of_deserted(state: RunState, time: str) -> list[tuple[str, bytes]]:
@@ -53,7 +54,7 @@ def end_of_deserted(state: RunState, time: str) -> list[tuple[str, bytes]]:
             )
             events.append((failed.type, encode(failed)))
     type: str = "run_failed"
-    data: dict[str, Any] = {"code": PUBLISHER_LOST, "message": _RUN_MESSAGE}
+    data: dict[str, Any] = {"code": PUBLISHER_LOST, "message": DESERTED}
     if is_ended(state):
         type = f"run_{state.status}"
         data = {} if state.result is None else {"result": state.result}

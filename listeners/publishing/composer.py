@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import json
+from msgspec.structs import replace
 
 from listeners.contract.decisions import Decision, Edit
-from listeners.contract.events import TERMINAL_TYPES, TURNS, Event, encode, format_time
+from listeners.contract.deserting import DESERTED, PUBLISHER_LOST
+from listeners.contract.events import TERMINAL_TYPES, TURNS, Event, decode, encode, format_time
 from listeners.contract.folding import Folding
 from listeners.contract.position import Position
 from listeners.contract.reading import KnownRun
-from listeners.contract.state import RunState, is_open, waiting
+from listeners.contract.restoring import RestoreReason, restoring
+from listeners.contract.state import RunState, Usage, is_open, read_usage, waiting
 from listeners.publishing.call import Call
 from listeners.publishing.callbook import CallBook, usable_id
 from listeners.publishing.capping import capped
 from listeners.publishing.current import current_call
 from listeners.publishing.hints import hint_at_results
+from listeners.publishing.outbox import BEGINNINGS, Queued
 from listeners.publishing.plain import plain
 from listeners.publishing.policy import PublicationPolicy
 from listeners.publishing.sink import Sink
@@ -51,6 +55,11 @@ class Composer:
         self._about = dict(about)
         self._calls = CallBook()
         self._folding = Folding(waiting(run))
+        # Keys of the calls that were published here, with the suffix then: a forked child's are others than its
+        # parent's.
+        self._own: dict[str, str] = {}
+        self._begun = False
+        sink.restate = self.restate
 
     @property
     def state(self) -> RunState:
@@ -63,6 +72,32 @@ class Composer:
             self._publish(type, call, data or {})
         except Exception:
             _log.exception("run %s: an event of type %s could not be made", self.run, type)
+
+    def restate(self, reason: RestoreReason, queued: Sequence[Queued]) -> list[tuple[str, bytes]]:
+        """Return the events that tell the state as a whole, to be followed by what is ``queued``.
+
+        The state holds what these do to it already, which doing it again doesn't change: a late step never reopens a
+        call. What is a sum is told without them, and so is a question that is asked among them.
+        """
+        with self.sink.lock:
+            state, owner = self.state, self.sink.owner
+            own = None if owner else {key for key, suffix in self._own.items() if suffix == self.sink.suffix}
+        asked: set[str] = set()
+        for one in queued:
+            if one.type in TURNS and state.status == "interrupted":
+                state = replace(state, status="running", interrupts=None)
+            elif one.type == "llm_token_usage" and state.usage is not None:
+                state = replace(state, usage=_without(state.usage, read_usage(decode(one.event).data)))
+            elif one.type == "tool_interrupted" and (call := decode(one.event).call) is not None:
+                asked.add(call.key)
+        now = format_time(time.time())
+        return restoring(state, reason, now, owner=owner, keys=own, asked=asked)
+
+    def desert(self) -> None:
+        """End a run that was begun here and is left by everybody: its publisher is gone."""
+        if self._begun and self.sink.owner and self._folding.status == "running":
+            self.publish("run_failed", None, {"code": PUBLISHER_LOST, "message": DESERTED})
+        self.sink.close()
 
     def take_up(self, known: KnownRun, *, alone: bool) -> None:
         """Go on where the log stands, with its state, keys, attempts and held calls. ``alone``: whoever wrote it is
@@ -208,6 +243,7 @@ class Composer:
         with self.sink.lock:
             if type in TURNS and not self._may_turn(type):
                 return
+            self._begun = self._begun or type in BEGINNINGS
             if type in TERMINAL_TYPES:
                 self._close_calls()
                 now = format_time(time.time())  # not before what it comes after
@@ -270,14 +306,27 @@ class Composer:
         )
         event, encoded = capped(event, _encoded(event))
         self._fold(event)
+        if call is not None:
+            self._own[call.key] = self.sink.suffix
         tells_only_progress = call is not None and type == "tool_progress" and "chunk" not in data
-        self.sink.put(type, encoded, progress_of=call.key if call and tells_only_progress else None)
+        key = call.key if call is not None else None
+        self.sink.put(type, encoded, call=key, progress_of=key if tells_only_progress else None)
 
     def _fold(self, event: Event) -> None:
         epoch, seq = self._folding.position
         if event.type == "run_started" and self._folding.status != "waiting":
             epoch, seq = epoch + 1, 0
         self._folding.add(Position(epoch, seq + 1), event)
+
+
+def _without(usage: Usage, later: Usage | None) -> Usage:
+    if later is None:
+        return usage
+    return Usage(
+        input=max(0, usage.input - later.input),
+        output=max(0, usage.output - later.output),
+        total=max(0, usage.total - later.total),
+    )
 
 
 def _encoded(event: Event) -> bytes:

@@ -17,7 +17,8 @@ from typing import Any, Final
 import redis
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from listeners.contract.exchange import Command
+from listeners.contract.checkpoint import checkpointing
+from listeners.contract.exchange import Command, carry_out
 from listeners.contract.keys import Keys
 from listeners.contract.log import Appended, Batch, Limits, append_script, index_commands, read_append_reply
 from listeners.publishing.server import Server
@@ -78,6 +79,7 @@ class Flusher:
         # Its `put` may be interrupted by another `put` of the same thread: a signal handler may publish.
         self._ready: _Ready = queue.SimpleQueue()
         self._way_back = WayBack()
+        self._checkpoints: dict[Writer, None] = {}
         self._thread: threading.Thread | None = None
         self._client: redis.Redis | None = None
         self._sha = ""
@@ -156,9 +158,11 @@ class Flusher:
         while True:
             self._collect(ready, turns)
             try:
-                self._round(turns)
-                if self._way_back.round(self._connected):
+                # Leases first: a run that is held must not end because others have much to say.
+                if self._way_back.round(self._connected, lambda: self._sha):
                     self._reachable()
+                self._round(turns)
+                self._store_checkpoint()
             except Exception as error:
                 # Nothing that goes wrong here may end the thread; all batches are still there.
                 if not isinstance(error, RedisError | OSError):
@@ -172,7 +176,7 @@ class Flusher:
     def _collect(self, ready: _Ready, turns: dict[Writer, None]) -> None:
         """Move who is ready into ``turns``; wait for somebody if nothing is due."""
         while True:
-            wait = 0.0 if turns else self._way_back.seconds_left()
+            wait = 0.0 if turns or self._checkpoints else self._way_back.seconds_left()
             try:
                 writer = ready.get(block=wait != 0.0, timeout=wait)
             except queue.Empty:
@@ -192,7 +196,6 @@ class Flusher:
         if writer is not None:
             writer.ready = False
             turns[writer] = None
-            self._way_back.watch(writer)
 
     def _round(self, turns: dict[Writer, None]) -> None:
         """Send one batch of each run whose turn it is, in one round trip."""
@@ -202,6 +205,7 @@ class Flusher:
             batch = writer.cut()
             if batch is None:
                 del turns[writer]
+                self._way_back.watch(writer)
                 continue
             batches.append((writer, batch))
             size += sum(len(event) for _, event in batch.events)
@@ -220,12 +224,25 @@ class Flusher:
             turns[writer] = None
             if not isinstance(reply, Exception):
                 writer.answered(batch, read_append_reply(reply))
+                self._way_back.watch(writer)
+                if writer.checkpoint_due:
+                    self._checkpoints[writer] = None
             elif isinstance(reply, ResponseError) and not str(reply).startswith(_PASSING):
                 writer.refused_by_server(batch, reply)
             else:
                 passing = ResponseError(str(reply))
         if passing is not None:
             raise passing
+
+    def _store_checkpoint(self) -> None:
+        """Fold one run's log and trim what is behind, if that is due; if it fails, who appends next is told again."""
+        if not self._checkpoints:
+            return
+        writer = next(iter(self._checkpoints))
+        del self._checkpoints[writer]
+        writer.checkpoint_due = False
+        with suppress(ResponseError):
+            carry_out(checkpointing(writer.keys, writer.limits), self._connected().execute_command)
 
     def _connected(self) -> redis.Redis:
         if self._client is None:

@@ -1,10 +1,15 @@
-"""What waits to be sent, bounded: order kept, fragments dropped first, a cut batch frozen until it is answered."""
+"""What waits to be sent, bounded: order kept, fragments dropped first, a cut batch frozen until it is answered.
+
+When dropping fragments isn't enough, all that waits is: the run's state, told as a whole, takes its place.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Iterable
 from typing import Final
 
+from listeners.contract.events import TERMINAL_TYPES
 from listeners.contract.log import BATCH_BYTES, BATCH_EVENTS
 
 __all__ = ["BEGINNINGS", "FRAGMENTS", "MAX_BYTES", "MAX_EVENTS", "Outbox", "Queued"]
@@ -17,17 +22,34 @@ BEGINNINGS: Final = frozenset({"run_started", "run_resumed"})
 """The types that make their writer the run's owner: the script takes them at the head of a batch alone."""
 FRAGMENTS: Final = frozenset({"tool_progress", "tool_call_arguments", "llm_new_delta"})
 """The types that go first when room is needed: pieces of something that a later event says as a whole."""
+_ENDS: Final = frozenset({"tool_execution_completed", "tool_execution_failed"})
+_KEPT: Final = BEGINNINGS | TERMINAL_TYPES
+# A run that never begins or never ends for its readers would be worse than one event too many.
 
 
 class Queued:
-    """One event on its way out: its type, its JSON, and the call whose progress it tells, if that is all it does."""
+    """One event on its way out: its type, its JSON, the key of its call, and the one whose progress it tells, if that
+    is all it does.
 
-    __slots__ = ("event", "number", "progress_of", "type")
+    ``restates``: it tells again what was told before.
+    """
 
-    def __init__(self, type: str, event: bytes, *, progress_of: str | None = None) -> None:
+    __slots__ = ("call", "event", "number", "progress_of", "restates", "type")
+
+    def __init__(
+        self,
+        type: str,
+        event: bytes,
+        *,
+        call: str | None = None,
+        progress_of: str | None = None,
+        restates: bool = False,
+    ) -> None:
         self.type = type
         self.event = event
+        self.call = call
         self.progress_of = progress_of
+        self.restates = restates
         self.number = 0
 
 
@@ -35,10 +57,12 @@ _Queue = OrderedDict[int, Queued]
 
 
 class Outbox:
-    """A queue of events with a bound.
+    """A queue of events with a bound, which only the beginning and the end of a run, and the ends of calls that were
+    begun before it, may exceed.
 
     ``dropped`` counts by type what was thrown away for want of room; ``coalesced`` how many reports of progress gave
-    way to a later one of the same call. Not thread-safe: its owner locks.
+    way to a later one of the same call. ``overflowed``: more than fragments was dropped since :meth:`restate`. Not
+    thread-safe: its owner locks.
     """
 
     def __init__(self, *, max_events: int = MAX_EVENTS, max_bytes: int = MAX_BYTES) -> None:
@@ -46,15 +70,17 @@ class Outbox:
         self._max_bytes = max_bytes
         self._frozen: tuple[Queued, ...] = ()
         self._waiting: _Queue = OrderedDict()
-        # The same events again, by how easily they are given up.
+        # Those of them that are given up first.
         self._fragments: _Queue = OrderedDict()
-        self._steps: _Queue = OrderedDict()
-        self._turns: _Queue = OrderedDict()
         self._latest_progress: dict[str, Queued] = {}
+        # Calls whose end has not left yet, though something of them has: a state that is told may be too full for
+        # them, and they would never end for who reads.
+        self._begun: set[str] = set()
         self._number = 0
         self._size = 0
         self.dropped: Counter[str] = Counter()
         self.coalesced = 0
+        self.overflowed = False
 
     def __len__(self) -> int:
         return len(self._frozen) + len(self._waiting)
@@ -64,23 +90,31 @@ class Outbox:
         """Bytes of JSON that wait, those of the frozen batch included."""
         return self._size
 
+    @property
+    def frozen(self) -> bool:
+        """Whether a batch was cut and is not answered."""
+        return bool(self._frozen)
+
     def put(self, queued: Queued) -> bool:
-        """Take an event in; returns ``False`` if that cost a step or a turn of the run, not only fragments."""
+        """Take an event in; returns ``False`` if that cost more than fragments."""
         self._coalesce(queued)
         whole = True
         while len(self) >= self._max_events or self._size + len(queued.event) > self._max_bytes:
             if self._fragments:
                 victim = next(iter(self._fragments.values()))
-            elif queued.type in FRAGMENTS or not self._waiting:
+                self._take(victim)
+                self.dropped[victim.type] += 1
+            elif queued.type in FRAGMENTS:
                 self.dropped[queued.type] += 1
-                return whole and queued.type in FRAGMENTS
-            else:
-                # The place of run_restored: it will stand for everything that waits. Until then the oldest step of
-                # a call goes, and what the run itself did goes last, since a run that never ends is worse.
-                victim = next(iter((self._steps or self._turns).values()))
+                return True
+            elif self._collapse():
                 whole = False
-            self._take(victim)
-            self.dropped[victim.type] += 1
+            elif self._keeps(queued):
+                break
+            else:
+                self.dropped[queued.type] += 1
+                self.overflowed = True
+                return False
         self._append(queued)
         return whole
 
@@ -109,22 +143,61 @@ class Outbox:
         self._size -= sum(len(queued.event) for queued in self._frozen)
         self._frozen = ()
 
-    def restart(self, *first: Queued) -> None:
-        """Take the frozen batch back to the front of the queue, behind ``first``, to be cut and numbered anew."""
-        again = [*first, *self._frozen, *self._waiting.values()]
+    def queued(self) -> list[Queued]:
+        """Return all that waits, the frozen batch included."""
+        return [*self._frozen, *self._waiting.values()]
+
+    def told(self) -> list[Queued]:
+        """Return what waits and counts, the frozen batch included: all since the last start of the run, without what
+        tells again what was told before."""
+        told = [queued for queued in self.queued() if not queued.restates]
+        starts = [at for at, queued in enumerate(told) if queued.type == "run_started"]
+        return told[starts[-1] :] if starts else told
+
+    def restate(self, state: Iterable[Queued]) -> None:
+        """Put ``state`` in front of what is :meth:`told`, all of which is to be cut and numbered anew.
+
+        It stands behind the start of the run, if that still waits.
+        """
+        told = self.told()
+        given_up = Counter(q.type for q in self.queued() if not q.restates)
+        self.dropped += given_up - Counter(queued.type for queued in told)
+        first = 1 if told and told[0].type == "run_started" else 0
         self.empty()
-        for queued in again:
+        for queued in (*told[:first], *state, *told[first:]):
             self._append(queued)
 
     def empty(self) -> Counter[str]:
         """Throw everything away and return how many of which type that was."""
-        lost = Counter(queued.type for queued in (*self._frozen, *self._waiting.values()))
-        for queue in (self._waiting, self._fragments, self._steps, self._turns):
+        lost = Counter(queued.type for queued in self.queued())
+        for queue in (self._waiting, self._fragments):
             queue.clear()
         self._latest_progress.clear()
         self._frozen = ()
         self._size = 0
+        self.overflowed = False
         return lost
+
+    def _collapse(self) -> bool:
+        """Drop every step that waits, until :meth:`restate` tells what they came to; ``False``: there is none."""
+        waiting = list(self._waiting.values())
+        last_start = max((at for at, queued in enumerate(waiting) if queued.type == "run_started"), default=0)
+        kept = [queued for queued in waiting[last_start:] if self._keeps(queued)]
+        if len(kept) == len(waiting):
+            return False
+        self._waiting.clear()
+        self._size = sum(len(queued.event) for queued in self._frozen)
+        kept_numbers = {queued.number for queued in kept}
+        self.dropped.update(
+            queued.type for queued in waiting if not queued.restates and queued.number not in kept_numbers
+        )
+        for queued in kept:
+            self._append(queued)
+        self.overflowed = True
+        return True
+
+    def _keeps(self, queued: Queued) -> bool:
+        return queued.type in _KEPT or (queued.type in _ENDS and queued.call in self._begun)
 
     def _coalesce(self, queued: Queued) -> None:
         """Let the latest report of a call's progress take the place of the one before, once room gets scarce."""
@@ -138,22 +211,27 @@ class Outbox:
 
     def _append(self, queued: Queued) -> None:
         queued.number = self._number = self._number + 1
-        self._waiting[queued.number] = self._tier(queued.type)[queued.number] = queued
+        self._waiting[queued.number] = queued
+        if queued.type in FRAGMENTS:
+            self._fragments[queued.number] = queued
         self._size += len(queued.event)
         if queued.progress_of is not None:
             self._latest_progress[queued.progress_of] = queued
 
     def _take(self, queued: Queued) -> None:
-        del self._waiting[queued.number], self._tier(queued.type)[queued.number]
+        del self._waiting[queued.number]
+        self._fragments.pop(queued.number, None)
         self._size -= len(queued.event)
         if queued.progress_of is not None and self._latest_progress.get(queued.progress_of) is queued:
             del self._latest_progress[queued.progress_of]
 
     def _freeze(self, batch: list[Queued]) -> None:
         self._frozen = tuple(batch)
+        for queued in batch:
+            if queued.type == "run_started":
+                self._begun.clear()
+            elif queued.call is not None and queued.type in _ENDS:
+                self._begun.discard(queued.call)
+            elif queued.call is not None:
+                self._begun.add(queued.call)
         self._size += sum(len(queued.event) for queued in batch)
-
-    def _tier(self, type: str) -> _Queue:
-        if type in FRAGMENTS:
-            return self._fragments
-        return self._turns if type.startswith("run_") else self._steps

@@ -8,15 +8,17 @@ import multiprocessing.util
 import os
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Hashable
 from typing import Final
 
+from listeners.publishing.composer import Composer
 from listeners.publishing.flusher import Flusher
 from listeners.publishing.server import Server
 from listeners.publishing.writer import Writer
 
-__all__ = ["flusher_for"]
+__all__ = ["desert_at_exit", "flusher_for"]
 
 _log = logging.getLogger("listeners")
 
@@ -28,6 +30,7 @@ class _Process:
         self._lock = threading.Lock()
         self._flushers: dict[Hashable, Flusher] = {}
         self._held: list[threading.Lock | threading.RLock] = []
+        self.composers: weakref.WeakSet[Composer] = weakref.WeakSet()
         self._registered = False
 
     def flusher_for(self, server: Server) -> Flusher:
@@ -47,7 +50,10 @@ class _Process:
         return flusher
 
     def finish(self) -> None:
-        """Wait for what was published, as long as its publishers would, and say in one line what is lost."""
+        """End what nobody will end any more, wait for what was published, as long as its publishers would, and say in
+        one line what is lost."""
+        for composer in list(self.composers):
+            composer.desert()
         waiting = self._waiting()
         now = time.monotonic()
         for writer in waiting:
@@ -119,3 +125,8 @@ _PROCESS: Final = _Process()
 def flusher_for(server: Server) -> Flusher:
     """Return the flusher that this process has for ``server``."""
     return _PROCESS.flusher_for(server)
+
+
+def desert_at_exit(composer: Composer) -> None:
+    """End the run of ``composer`` when the interpreter exits, unless it has ended by then."""
+    _PROCESS.composers.add(composer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import Token
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, Self, TypeVar
 
 from listeners.contract.decisions import Decision
 from listeners.contract.events import check_event_type, check_run_id
-from listeners.contract.keys import KEEP_DONE, KEEP_INTERRUPTED, KEEP_OPEN, Keys
+from listeners.contract.keys import KEEP_DONE, KEEP_INTERRUPTED, KEEP_OPEN, KEEP_STUB, LEASE, Keys
 from listeners.contract.log import Limits
 from listeners.contract.state import RunState, is_ended
 from listeners.publishing.binding import bound
@@ -21,7 +22,7 @@ from listeners.publishing.call import Call
 from listeners.publishing.composer import Composer
 from listeners.publishing.current import current_run
 from listeners.publishing.policy import Policy, PublicationPolicy
-from listeners.publishing.process import flusher_for
+from listeners.publishing.process import desert_at_exit, flusher_for
 from listeners.publishing.redaction import Redact
 from listeners.publishing.server import Server
 from listeners.publishing.sink import Sink, Stats
@@ -38,6 +39,8 @@ __all__ = ["RunPublisher"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
+SHORTEST_LEASE: Final = 0.5
+"""Seconds: a third of it must be longer than a round trip and a busy interpreter's pauses."""
 _NEED_NO_CALL: Final = frozenset({"tool_response_created"})
 _CANCELLATIONS: Final = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
 
@@ -60,8 +63,10 @@ class RunPublisher:
     - ``redis``: a URL, a ``redis.Redis``, or nothing (``REDIS_URL``, else the default address); ``namespace``:
       first part of all keys and channels (``TOOLCAST_NAMESPACE``, else ``toolcast``).
     - ``arguments``, ``results``, ``errors``, ``expose_exceptions``, ``redact``, ``publish``: what may leave the agent.
+    - ``lease``: seconds after which gateways end the run if this process gives no sign of life, which it does every
+      third of them by itself; ``None``: never, for debuggers.
     - ``keep_open``, ``keep_done``, ``keep_interrupted``: seconds the log lives after its last event, after the end,
-      and while it waits for people.
+      and while it waits for people; ``keep_stub``: how long after that is remembered what the run was.
     - ``flush_timeout``: seconds that leaving the block, and the process's exit, wait for Redis.
 
     Raises :class:`RunIdError` for an id that can't be one, ``ValueError`` and ``TypeError`` for other settings.
@@ -88,9 +93,11 @@ class RunPublisher:
         expose_exceptions: bool = False,
         redact: Redact | None = None,
         publish: Literal["progress", "full"] = "progress",
+        lease: float | None = LEASE,
         keep_open: float = KEEP_OPEN,
         keep_done: float = KEEP_DONE,
         keep_interrupted: float = KEEP_INTERRUPTED,
+        keep_stub: float = KEEP_STUB,
         flush_timeout: float = 5,
     ) -> None:
         if join and resume:
@@ -111,16 +118,29 @@ class RunPublisher:
             publish=publish,
         )
         self._flush_timeout = flush_timeout
-        limits = Limits(keep_open=keep_open, keep_done=keep_done, keep_interrupted=keep_interrupted)
+        if lease is not None and not lease >= SHORTEST_LEASE:
+            raise ValueError(
+                f"lease={lease!r}: give seconds, at least {SHORTEST_LEASE}, or None for no lease"
+            )
+        limits = Limits(
+            keep_open=keep_open,
+            keep_done=keep_done,
+            keep_interrupted=keep_interrupted,
+            keep_stub=keep_stub,
+            lease=lease,
+        )
         self._sink = self._open(redis, namespace, limits, joined=join)
         about = {"title": title, "agent": agent, "thread": thread}
-        self.composer = Composer(self.run, self._sink, policy, about=about)
+        composer = self.composer = Composer(self.run, self._sink, policy, about=about)
         self._taking_up = (
             TakingUp(self.composer, resume=resume, timeout=flush_timeout) if join or resume else None
         )
         self.in_block = False
         self.failure: dict[str, Any] | None = None
         self._token: Token[RunPublisher | None] | None = None
+        # Who drops this without ending the run, as a task does that died, has its run ended.
+        weakref.finalize(self, composer.desert).atexit = False
+        desert_at_exit(composer)
 
     def _open(
         self, redis: str | Redis | None, namespace: str | None, limits: Limits, *, joined: bool
@@ -275,6 +295,7 @@ class RunPublisher:
 
     def _enter(self) -> Self:
         self.in_block = True
+        self._sink.closed = False
         self.failure = None
         self._token = current_run.set(self)
         if self._taking_up is None:
@@ -304,3 +325,4 @@ class RunPublisher:
             self._end("run_failed", self.failure)
         elif self.state.status != "interrupted":
             self._end("run_completed", {})
+        self._sink.close()

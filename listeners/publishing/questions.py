@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
-from listeners.contract.deciding import TAKEN, QuestionNotOpen, read_answers
+from listeners.contract.deciding import QuestionNotOpen, read_answers
 from listeners.contract.decisions import Decision
 from listeners.contract.exchange import Command
 from listeners.contract.keys import Keys
@@ -15,7 +17,6 @@ from listeners.contract.position import Position
 __all__ = ["Questions"]
 
 _PAGE: Final = 100
-_ENDED: Final = frozenset({"completed", "failed", "cancelled"})
 
 
 class _Question:
@@ -110,25 +111,15 @@ class Questions:
                 question.waiters = [future for future in question.waiters if not future.done()]
             return any(question.waiters for question in self._by_call.values())
 
-    def commands(self) -> tuple[Command, Command]:
-        """Return what to ask Redis for, to be sent in one pipeline and given to :meth:`read`."""
+    def command(self) -> Command:
+        """Return what to ask Redis for; the reply is :meth:`read`."""
         with self._lock:
             self.impatient = False
             self._asked_after = self._after
-            return (
-                ("HMGET", self._keys.meta, "epoch", "status", "owner"),
-                ("XRANGE", self._keys.decisions, self._after, "+", "COUNT", _PAGE),
-            )
+            return ("XRANGE", self._keys.decisions, self._after, "+", "COUNT", _PAGE)
 
-    def read(self, meta: list[bytes | None], entries: list[Any], *, owner: str | None) -> bool:
-        """Take in what Redis said; ``owner`` is this writer's id, if it owns the run.
-
-        Returns whether it still does. Who lost the run gets no answers any more: another acts on them.
-        """
-        epoch, status, held_by = (value and value.decode() for value in meta)
-        if owner is not None and held_by is not None and held_by != owner:
-            self.close(TAKEN)
-            return False
+    def read(self, entries: list[Any]) -> None:
+        """Take in what Redis has answered."""
         with self._lock:
             # Unless somebody has begun to wait meanwhile, and wants to hear from the start.
             if entries and self._after == self._asked_after:
@@ -136,16 +127,15 @@ class Questions:
                 self.impatient = self.impatient or len(entries) == _PAGE
             for given in read_answers(entries):
                 self.answer(given.call, given.question, given.answer.decision)
-            gone = [
-                (call, self._by_call.pop(call))
-                for call, question in list(self._by_call.items())
-                if epoch is not None and question.position and str(question.position.epoch) != epoch
-            ]
-        for call, question in gone:
-            self._refuse(call, question, "running")
-        if status in _ENDED:
-            self.close(str(status))
-        return True
+
+    def asked_anew(self, calls: Sequence[str]) -> None:
+        """Note that the log is gone: the questions of ``calls``, one for each time, are on their way into another,
+        and who waits goes on waiting."""
+        times = Counter(calls)
+        with self._lock:
+            self._after = self._asked_after = "-"
+            for call, question in self._by_call.items():
+                question.unplaced, question.position = times[call], None
 
     def answer(self, call: str, position: Position, decision: Decision) -> None:
         """Hand a decision to who waits for the answer to the question at ``position``."""

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from listeners.contract.exchange import Command
 from listeners.contract.keys import Keys
+from listeners.contract.restoring import RestoreReason
+from listeners.publishing.outbox import Queued
 from listeners.publishing.questions import Questions
 
-__all__ = ["Sink", "Stats"]
+__all__ = ["Restate", "Sink", "Stats"]
+
+Restate = Callable[[RestoreReason, Sequence[Queued]], list[tuple[str, bytes]]]
+"""From why, and what is still on its way, to the events that tell a run's state as a whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """What became of a publisher's events: ``dropped`` by type, ``waiting`` in the outbox, the server's last error."""
+    """What became of a publisher's events: ``dropped`` by type, ``waiting`` in the outbox, the server's last error.
+
+    ``restored``: how often the run's state was told as a whole, since Redis had lost it or the outbox was full.
+    """
 
     published: int
     dropped: Mapping[str, int]
@@ -38,8 +46,15 @@ class Sink(Protocol):
     began: bool
     suffix: str
     patience: float
+    restate: Restate | None
+    closed: bool
 
-    def put(self, type: str, event: bytes, *, progress_of: str | None = None) -> None:
+    def close(self) -> None:
+        """Look after the run no longer than something waits."""
+
+    def put(
+        self, type: str, event: bytes, *, call: str | None = None, progress_of: str | None = None
+    ) -> None:
         """Take an event; never raises."""
 
     def ask(self, command: Command) -> Future[Any]:

@@ -1,27 +1,28 @@
-"""What comes back from Redis to the publishers of a process: answers to their questions, and what they ask for.
+"""What is due for the runs of a process beside what it publishes: leases to renew, and what comes back from Redis.
 
-There is no subscription in the agent: once a second, one pipelined round trip for all runs that somebody waits in.
-A person's answer takes longer than that anyway.
+There is no subscription in the agent: one pipelined round trip for all runs that are due renews their leases, tells
+whether their logs are still there, and brings answers to who waits for them, once a second. A person takes longer.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final
 
 import redis
-from redis.exceptions import ResponseError
+from redis.exceptions import NoScriptError, ResponseError
 
 from listeners.contract.exchange import Command
+from listeners.contract.log import read_append_reply
 from listeners.publishing.writer import Writer
 
-__all__ = ["LOOK_EVERY", "WayBack"]
+__all__ = ["WayBack"]
 
-LOOK_EVERY: Final = 1.0
-"""Seconds between two looks for answers."""
+AT_ONCE: Final = 500
+"""Runs that one round trip looks after."""
 
 
 class WayBack:
@@ -29,8 +30,9 @@ class WayBack:
 
     def __init__(self) -> None:
         self._asked: deque[tuple[Command, Future[Any]]] = deque()
-        self._watched: dict[Writer, None] = {}
-        self._due = 0.0
+        self._due: dict[Writer, float] = {}
+        # No later than the earliest of them: who has published since is due later than it was.
+        self._soonest = float("inf")
 
     def ask(self, command: Command) -> Future[Any]:
         """Have one command sent and return its reply to be; whoever asks wakes the flusher, and cancels what it no
@@ -40,24 +42,35 @@ class WayBack:
         return future
 
     def watch(self, writer: Writer) -> None:
-        """Look for answers to ``writer``'s questions as long as somebody waits for them."""
-        if writer.questions.waited_for:
-            self._watched[writer] = None
-            if writer.questions.impatient:
-                self._due = 0.0
+        """Look after ``writer``'s run from now on, as often as it says: something of it was sent, or is waited for."""
+        every = writer.look_every
+        if every is None:
+            self._due.pop(writer, None)
+            return
+        due = time.monotonic() + every
+        if writer.questions.impatient:
+            due = 0.0
+        elif writer in self._due and writer.questions.waited_for:
+            # Publishing mustn't put off who waits for an answer.
+            due = min(due, self._due[writer])
+        self._due[writer] = due
+        self._soonest = min(self._soonest, due)
 
     def seconds_left(self) -> float | None:
         """Return how long nothing is to be done, ``None`` if that is for ever."""
         if self._asked:
             return 0.0
-        return max(0.0, self._due - time.monotonic()) if self._watched else None
+        return max(0.0, self._soonest - time.monotonic()) if self._due else None
 
-    def round(self, connected: Callable[[], redis.Redis]) -> bool:
-        """Do what is due in one round trip, and tell whether anything was; what isn't answered is asked again."""
+    def round(self, connected: Callable[[], redis.Redis], script: Callable[[], str]) -> bool:
+        """Do what is due in one round trip, and tell whether anything was; what isn't answered is asked again.
+
+        ``script`` is the hash of ``append`` on that server.
+        """
         while self._asked and self._asked[0][1].cancelled():
             self._asked.popleft()
         asked = list(self._asked)
-        watched = list(self._look())
+        watched = self._all_due()
         if not asked and not watched:
             return False
         with connected().pipeline(transaction=False) as pipeline:
@@ -65,32 +78,47 @@ class WayBack:
             queue_up: Callable[..., Any] = pipeline.execute_command
             for command, _ in asked:
                 queue_up(*command)
+            looks = []
             for writer in watched:
-                for command in writer.questions.commands():
-                    queue_up(*command)
+                batch = writer.look()
+                keys = batch.script_keys()
+                queue_up("EVALSHA", script(), len(keys), *keys, *batch.script_arguments(writer.limits))
+                waits = writer.questions.waited_for
+                if waits:
+                    queue_up(*writer.questions.command())
+                looks.append((writer, batch, waits))
             replies = iter(pipeline.execute(raise_on_error=False))
 
         for _, future in asked:
             self._asked.popleft()
             _answer(future, next(replies))
-        if watched:
-            self._due = time.monotonic() + LOOK_EVERY
-        for writer in watched:
-            meta, entries = next(replies), next(replies)
-            # An error of the server's passes, or it is the administrator's: the agent goes on waiting.
-            if not isinstance(meta, Exception) and not isinstance(entries, Exception):
-                writer.heard(meta, entries)
-                self.watch(writer)
+        for writer, batch, waits in looks:
+            reply, entries = next(replies), next(replies) if waits else None
+            if isinstance(reply, NoScriptError):
+                raise reply
+            # Another error of the server's passes, or it is the administrator's: the next look is due all the same.
+            if entries is not None and not isinstance(entries, Exception):
+                writer.questions.read(entries)
+            if not isinstance(reply, Exception):
+                writer.answered(batch, read_append_reply(reply))
+            self._due.pop(writer, None)
+            self.watch(writer)
+        self._look_ahead()
         return True
 
-    def _look(self) -> Iterator[Writer]:
-        if self._due > time.monotonic():
-            return
-        for writer in list(self._watched):
-            if writer.questions.waited_for:
-                yield writer
-            else:
-                del self._watched[writer]
+    def _all_due(self) -> list[Writer]:
+        now = time.monotonic()
+        if self._soonest > now:
+            return []
+        for writer in [writer for writer, at in self._due.items() if at <= now and writer.look_every is None]:
+            del self._due[writer]
+        due = [writer for writer, at in self._due.items() if at <= now]
+        if not due:
+            self._look_ahead()
+        return due[:AT_ONCE]
+
+    def _look_ahead(self) -> None:
+        self._soonest = min(self._due.values(), default=float("inf"))
 
 
 def _answer(future: Future[Any], reply: Any) -> None:

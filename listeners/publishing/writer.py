@@ -8,20 +8,28 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Final
 
 from listeners.contract.deciding import TAKEN
 from listeners.contract.events import decode
 from listeners.contract.exchange import Command
 from listeners.contract.keys import Keys
 from listeners.contract.log import Appended, Batch, Fenced, Limits, Lost, Refused
+from listeners.contract.restoring import RestoreReason
 from listeners.publishing.outbox import BEGINNINGS, Outbox, Queued
 from listeners.publishing.questions import Questions
-from listeners.publishing.sink import Stats
+from listeners.publishing.sink import Restate, Stats
 
 __all__ = ["Answer", "Writer"]
 
 Answer = Appended | Fenced | Lost | Refused
+
+LOOK_EVERY: Final = 1.0
+"""Seconds between two looks for the answer that somebody waits for."""
+LOOK_WITHOUT_LEASE: Final = 10.0
+"""Seconds between two looks at a run that has no lease."""
+ENDED: Final = frozenset({"completed", "failed", "cancelled", "deleted"})
+_MOST_LINEAGE: Final = 16
 
 _log = logging.getLogger("listeners")
 
@@ -59,6 +67,7 @@ class Writer:
         self._wake = wake
         self._ask = ask
         self.last_error: str | None = None
+        self.restate: Restate | None = None
         self._begin()
         self.suffix = f"-{self.id[:4]}" if joined else ""
         self.questions = Questions(keys, self.lock)
@@ -74,16 +83,22 @@ class Writer:
         self.published = 0
         self.lost: Counter[str] = Counter()
         self.status: str | None = None
-        self._start: tuple[str, bytes] | None = None
+        self.restored = 0
         self.out = False
         self.began = False
+        self.closed = False
+        self.checkpoint_due = False
         self._number_anew()
+        self._forget_epoch()
 
     def _number_anew(self) -> None:
         self.id = secrets.token_hex(8)
         self._next = 1
+
+    def _forget_epoch(self) -> None:
         self._epoch: int | None = None
-        self._repeated_loss = False
+        self._lineage: tuple[int, ...] = ()
+        self._restores = False
 
     def after_fork(self) -> None:
         """Become a writer of its own in a forked child: what waits here is the parent's to send."""
@@ -94,10 +109,12 @@ class Writer:
 
     # --- The agent's side ---
 
-    def put(self, type: str, event: bytes, *, progress_of: str | None = None) -> None:
-        """Queue an event; never blocks for more than an instant, never raises. ``progress_of``: the key of the call,
-        of an event that only tells its progress."""
-        queued = Queued(type, event, progress_of=progress_of)
+    def put(
+        self, type: str, event: bytes, *, call: str | None = None, progress_of: str | None = None
+    ) -> None:
+        """Queue an event; never blocks for more than an instant, never raises. ``call``: the key of its call;
+        ``progress_of``: the same, of an event that only tells its progress."""
+        queued = Queued(type, event, call=call, progress_of=progress_of)
         with self.lock:
             if type == "run_started" and not self.joined:
                 self.owner = True
@@ -105,6 +122,7 @@ class Writer:
                     # Started again, on purpose: a writer that takes the run over in its turn.
                     self.out = False
                     self._number_anew()
+                    self._forget_epoch()
             if self.out:
                 self.lost[type] += 1
                 return
@@ -112,11 +130,16 @@ class Writer:
         if not whole:
             self._say_once(
                 "overflow",
-                "run %s: the outbox is full (%s doesn't take what is published), so steps of calls are dropped; "
-                "see RunPublisher.stats",
+                "run %s: the outbox is full (%s doesn't take what is published), so single steps are dropped and the "
+                "run's state is told as a whole; see RunPublisher.stats",
                 self.keys.run,
                 self.shown,
             )
+        self._wake(self)
+
+    def close(self) -> None:
+        """Look after the run no longer than something waits: the publisher is done with it."""
+        self.closed = True
         self._wake(self)
 
     def ask(self, command: Command) -> Future[Any]:
@@ -169,7 +192,7 @@ class Writer:
             return Stats(
                 published=self.published,
                 dropped=dict(self.dropped),
-                restored=0,
+                restored=self.restored,
                 waiting=self.waiting,
                 last_error=self.last_error,
             )
@@ -179,20 +202,41 @@ class Writer:
     def cut(self) -> Batch | None:
         """Return the batch to send, the same one until it is answered, or ``None`` if nothing waits."""
         with self.lock:
+            if self._outbox.overflowed and not self._outbox.frozen:
+                self._tell_again("overflow")
             events = self._outbox.cut()
-            if not events:
-                return None
-            return Batch(
-                keys=self.keys,
-                writer=self.id,
-                first=self._next,
-                epoch=self._epoch,
-                events=events,
-                joins=not self.owner,
-            )
+            return self._batch(events) if events else None
+
+    def look(self) -> Batch:
+        """Return the batch without events that renews the owner's lease and tells whether the log is still there."""
+        with self.lock:
+            return self._batch(())
+
+    @property
+    def look_every(self) -> float | None:
+        """Seconds between two looks at the run if nothing is sent, ``None`` for none: it ended, waits for people or is
+        another's, or there is nobody here any more who publishes."""
+        if self.questions.waited_for:
+            return LOOK_EVERY
+        waits = self.status == "interrupted" or self.out or self.closed or self._epoch is None
+        if waits or self.status in ENDED:
+            return None
+        return LOOK_WITHOUT_LEASE if self.limits.lease is None else self.limits.lease / 3
+
+    def _batch(self, events: tuple[tuple[str, bytes], ...]) -> Batch:
+        return Batch(
+            keys=self.keys,
+            writer=self.id,
+            first=self._next,
+            epoch=self._epoch,
+            events=events,
+            lineage=self._lineage,
+            joins=not self.owner,
+            restores=self._restores and bool(events),
+        )
 
     def answered(self, batch: Batch, answer: Answer) -> None:
-        """Take in what the script said of the batch that was cut."""
+        """Take in what the script said of the batch that was cut, or of a look."""
         match answer:
             case Appended():
                 self._appended(batch, answer)
@@ -201,7 +245,7 @@ class Writer:
             case Refused():
                 self._refused(batch, answer)
             case Lost():
-                self._was_lost(batch)
+                self._was_lost()
 
     def refused_by_server(self, batch: Batch, error: Exception) -> None:
         """Give a batch up that Redis answers with an error, which it would repeat for ever."""
@@ -219,16 +263,19 @@ class Writer:
 
     def _appended(self, batch: Batch, answer: Appended) -> None:
         with self.lock:
+            if self._epoch not in (None, answer.epoch):
+                self._lineage = (self._epoch, *self._lineage)[:_MOST_LINEAGE] if batch.restores else ()
+            self._epoch = answer.epoch
+            self.status = answer.status
+            self.checkpoint_due = answer.checkpoint_due
+            if not batch.events:
+                return
+            self._restores = False
             self._outbox.acknowledge()
             self._next += len(batch.events)
-            self._epoch = answer.epoch
             self.published += len(batch.events) - answer.refused
-            self.status = answer.status
-            self._repeated_loss = False
-            first = batch.events[0]
-            if first[0] == "run_started":
-                self._start = first
-            self.began = self.began or (self.owner and first[0] in BEGINNINGS and 0 not in answer.skipped)
+            takes = batch.restores or (batch.events[0][0] in BEGINNINGS and 0 not in answer.skipped)
+            self.began = self.began or (self.owner and takes)
             if answer.refused:
                 taken = dict(answer.places())
                 late = [type for index, (type, _) in enumerate(batch.events) if index not in taken]
@@ -246,12 +293,6 @@ class Writer:
             )
         self._tell_watchers()
 
-    def heard(self, meta: list[bytes | None], decisions: list[Any]) -> None:
-        """Take in how the run stands, and what was answered."""
-        owner = self.id if self.began and self.owner else None
-        if not self.questions.read(meta, decisions, owner=owner):
-            self._fenced(resumed=True)
-
     def _fenced(self, *, resumed: bool) -> None:
         with self.lock:
             self.out = True
@@ -265,27 +306,43 @@ class Writer:
 
     def _refused(self, batch: Batch, answer: Refused) -> None:
         with self.lock:
-            self._epoch = answer.epoch
+            # A run that hasn't begun names no epoch.
+            self._epoch = answer.epoch or self._epoch
             self.status = answer.status
-        self._say_refused(answer.status)
-        self._give_up(batch)
+        if batch.events or answer.status in ENDED:
+            self._say_refused(answer.status)
+        if answer.status in ENDED:
+            self.questions.close(answer.status)
+        if batch.events:
+            self._give_up(batch)
 
-    def _was_lost(self, batch: Batch) -> None:
-        """Go on in a new log, as a new writer, since the old one's numbers may come back with an old file."""
+    def _was_lost(self) -> None:
+        """Go on in a new log, or in the one that another writer of the run has begun, with all that is known.
+
+        As a new writer, since the old one's numbers may come back with an old file.
+        """
         self._say_once(
-            "lost", "run %s: %s lost its log, which goes on without what it held", self.keys.run, self.shown
+            "lost", "run %s: %s lost its log; what is known of it is told again", self.keys.run, self.shown
         )
         with self.lock:
-            again = self._repeated_loss
             self._number_anew()
-            self._repeated_loss = True
-            if not again:
-                # The place of run_restored, which will bring the run's status and its calls back. Until then the
-                # run's own start opens the new log, so that it has its title and an owner.
-                start = None if batch.events[0][0] == "run_started" else self._start
-                self._outbox.restart(*([] if start is None else [Queued(*start)]))
-        if again:
-            self._give_up(batch)
+            self._restores = True
+            self._tell_again("restarted")
+        self._wake(self)
+
+    def _tell_again(self, reason: RestoreReason) -> None:
+        told = self._outbox.told()
+        begins = bool(told) and told[0].type == "run_started"
+        state = []
+        # A start opens a log by itself, and what stands before it isn't the run any more; but what was dropped behind
+        # it must be told.
+        if self.restate is not None and not (begins and reason == "restarted"):
+            state = self.restate(reason, told)
+            self.restored += 1
+        self._outbox.restate(Queued(type, event, restates=True) for type, event in state)
+        asked = [queued.event for queued in self._outbox.queued() if queued.type == "tool_interrupted"]
+        if reason == "restarted":
+            self.questions.asked_anew([call.key for event in asked if (call := decode(event).call)])
 
     def _give_up(self, batch: Batch) -> None:
         with self.lock:

@@ -20,7 +20,7 @@ from listeners.contract.position import Position
 from listeners.publishing.call import Call
 from listeners.publishing.publisher import RunPublisher
 from listeners.publishing.questions import Questions
-from listeners.publishing.sink import Sink, Stats
+from listeners.publishing.sink import Restate, Sink, Stats
 
 __all__ = ["RecordedRun", "recorded"]
 
@@ -38,10 +38,14 @@ class _Recording:
         self.began = True
         self.suffix = ""
         self.patience = 0.0
+        self.restate: Restate | None = None
+        self.closed = False
         self.events: list[bytes] = []
         self.answers: list[tuple[str, Position, Decision]] = []
 
-    def put(self, type: str, event: bytes, *, progress_of: str | None = None) -> None:
+    def put(
+        self, type: str, event: bytes, *, call: str | None = None, progress_of: str | None = None
+    ) -> None:
         self.events.append(event)
         if type == "tool_interrupted" and (call := decode(event).call) is not None:
             self.questions.placed(call.key, Position(1, len(self.events)))
@@ -57,6 +61,9 @@ class _Recording:
 
     def abandon(self) -> Mapping[str, int]:
         return {}
+
+    def close(self) -> None:
+        self.closed = True
 
     def flush(self, timeout: float) -> bool:
         return True

@@ -226,7 +226,8 @@ def test_many_runs_are_looked_after_in_one_round_trip_a_second(redis: Redis, red
     began = time.monotonic()
     wait_until("some seconds", lambda: time.monotonic() - began > 2.5)
     reads = redis.info("stats")["total_reads_processed"] - before
-    assert reads <= 12
+    # One by one they would be 75 commands of several kilobytes; a server reads 16 KiB at a time.
+    assert reads < 60
     for run in runs:
         decide(run.run, "c1", Approve(), redis=redis_url)
     for waiter in waiters:

@@ -371,8 +371,8 @@ with RunPublisher("demo", title="A run", redis=url, flush_timeout=20) as run:
             process.signal(signal.SIGUSR1)
             assert process.wait(seconds=30) == 0, process.output
             wait_until("the end in the new log", lambda: types_of(redis)[-1:] == ["run_completed"])
-            assert types_of(redis)[0] == "run_started"
-            assert log_of(redis)[0].data == {"title": "A run"}
+            assert types_of(redis)[0] == "run_restored"
+            assert log_of(redis)[0].data["title"] == "A run"
     finally:
         second.stop()
 

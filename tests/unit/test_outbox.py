@@ -71,19 +71,30 @@ def test_a_fragment_never_costs_a_step() -> None:
     assert types(outbox.cut()) == ["x_a", "x_b"]
 
 
-def test_when_fragments_are_not_enough_steps_go_before_turns_of_the_run() -> None:
-    """A run whose end is lost would never end for its readers."""
+def test_when_fragments_are_not_enough_all_steps_go_and_the_state_is_to_be_told() -> None:
+    """A run that never begins, or never ends, would be worse for its readers than one event too many."""
     outbox = Outbox(max_events=3)
     put(outbox, "run_started", "x_a", "x_b")
-    assert put(outbox, "x_c", "run_completed") == [False, False]
-    assert types(outbox.cut()) == ["run_started", "x_c", "run_completed"]
+    assert put(outbox, "x_c", "run_completed") == [False, True]
+    assert outbox.overflowed
     assert outbox.dropped == {"x_a": 1, "x_b": 1}
+    outbox.restate([Queued("run_restored", b"{}", restates=True)])
+    assert types(outbox.cut()) == ["run_started", "run_restored", "x_c", "run_completed"]
+    assert not outbox.overflowed
 
 
-def test_turns_go_last() -> None:
+def test_the_beginning_and_the_end_of_a_run_are_never_dropped() -> None:
     outbox = Outbox(max_events=2)
-    put(outbox, "run_started", "run_interrupted", "run_completed")
-    assert types(outbox.cut()) == ["run_interrupted", "run_completed"]
+    put(outbox, "run_started", "run_interrupted", "x_a", "run_completed")
+    assert types(outbox.cut()) == ["run_started", "run_completed"] and outbox.overflowed
+
+
+def test_what_stands_before_the_last_start_of_a_run_goes_with_its_steps() -> None:
+    """A publisher that begins its run again and again during an outage keeps no more than the last time."""
+    outbox = Outbox(max_events=4)
+    for _ in range(100):
+        put(outbox, "run_started", "x_a", "run_completed")
+    assert len(outbox) <= 5
 
 
 def test_bytes_are_bounded_too() -> None:
@@ -124,14 +135,31 @@ def test_a_report_that_was_cut_is_not_replaced() -> None:
     assert len(outbox.cut()) == 1
 
 
-def test_restarting_puts_the_frozen_batch_first_again_behind_what_is_given() -> None:
+def test_a_state_that_is_told_again_stands_before_the_frozen_batch() -> None:
     outbox = Outbox()
     put(outbox, "x_a", "x_b")
     outbox.cut()
     put(outbox, "x_c")
-    outbox.restart(Queued("run_started", b"{}"))
-    assert types(outbox.cut()) == ["run_started", "x_a", "x_b", "x_c"]
+    outbox.restate([Queued("run_restored", b"{}", restates=True)])
+    assert types(outbox.cut()) == ["run_restored", "x_a", "x_b", "x_c"]
     assert len(outbox) == 4 and outbox.size == 2 + 30
+
+
+def test_a_state_that_is_told_once_more_takes_the_place_of_the_one_before() -> None:
+    outbox = Outbox()
+    put(outbox, "x_a")
+    for n in range(3):
+        outbox.restate([Queued("run_restored", str(n).encode(), restates=True)])
+        assert outbox.cut() == (("run_restored", str(n).encode()), ("x_a", b"x_a......."))
+
+
+def test_a_state_stands_behind_a_start_that_waits() -> None:
+    outbox = Outbox()
+    put(outbox, "x_old", "run_started", "x_a")
+    assert [queued.type for queued in outbox.told()] == ["run_started", "x_a"]
+    outbox.restate([Queued("run_restored", b"{}", restates=True)])
+    assert types(outbox.cut()) == ["run_started", "run_restored", "x_a"]
+    assert outbox.dropped == {"x_old": 1}
 
 
 def test_emptying_counts_what_is_thrown_away() -> None:
@@ -150,4 +178,4 @@ def test_memory_stays_bounded_however_much_is_published() -> None:
     for n in range(10_000):
         put(outbox, "tool_progress", call=f"call {n % 10}")
     assert len(outbox) <= 100
-    assert sum(len(queue) for queue in (outbox._waiting, outbox._fragments, outbox._steps)) <= 200
+    assert sum(len(queue) for queue in (outbox._waiting, outbox._fragments)) <= 200
