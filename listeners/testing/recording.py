@@ -47,8 +47,8 @@ class _Recording:
         self, type: str, event: bytes, *, call: str | None = None, progress_of: str | None = None
     ) -> None:
         self.events.append(event)
-        if type == "tool_interrupted" and (call := decode(event).call) is not None:
-            self.questions.placed(call.key, Position(1, len(self.events)))
+        if type == "tool_interrupted" and call is not None:
+            self.questions.placed(call, Position(1, len(self.events)))
 
     def ask(self, command: Command) -> Future[Any]:
         nothing: Future[Any] = Future()

@@ -53,5 +53,5 @@ def test_whatever_happens_order_bounds_and_counts_hold(
     gone = outbox.dropped.total() + outbox.coalesced
     assert put.total() == len(sent) + gone
     assert all(put[type] >= count for type, count in outbox.dropped.items())
-    if any(kind not in FRAGMENTS for kind in outbox.dropped):
+    if any(kind not in FRAGMENTS for kind in outbox.dropped) and "restart" not in steps:
         assert max_events <= put.total() or max_bytes <= 40 * put.total()
