@@ -330,7 +330,8 @@ function runRestored(state, { data }) {
     if (restored[name] !== undefined) changes[name] = restored[name]
   }
   // An end is an event of its own, behind this one.
-  const interrupted = restored.status === 'interrupted'
+  // Who isn't the owner says nothing of the run itself.
+  const interrupted = ('status' in data ? restored : state).status === 'interrupted'
   changes.status = interrupted ? 'interrupted' : 'running'
   changes.interrupts = interrupted ? (restored.interrupts ?? state.interrupts) : undefined
 

@@ -318,8 +318,10 @@ def _run_resumed(state: RunState, event: Event) -> dict[str, Any]:
 
 def _run_restored(state: RunState, event: Event) -> dict[str, Any]:
     restored = read_state(state.run, ABSENT, event.data)
-    # An end is an event of its own, behind this one.
-    status = "interrupted" if restored.status == "interrupted" else "running"
+    # An end is an event of its own, behind this one. Who isn't the owner says nothing of the run itself.
+    status: RunStatus = "interrupted" if state.status == "interrupted" else "running"
+    if "status" in event.data:
+        status = "interrupted" if restored.status == "interrupted" else "running"
     changes: dict[str, Any] = {"status": status}
     for name in ("title", "agent", "thread", "started_at", "usage"):
         if (value := getattr(restored, name)) is not None:

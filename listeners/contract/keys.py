@@ -10,12 +10,16 @@ from urllib.parse import parse_qs, urlsplit
 from listeners.contract.events import check_run_id
 
 __all__ = [
+    "CHECKPOINT_EVERY",
     "DEFAULT_URL",
     "INDEX_SIZE",
+    "KEEP_DELETED",
     "KEEP_DONE",
     "KEEP_INDEX",
     "KEEP_INTERRUPTED",
     "KEEP_OPEN",
+    "KEEP_STUB",
+    "LEASE",
     "MAX_BYTES",
     "MAX_ENTRIES",
     "MESSAGE_LIMIT",
@@ -35,12 +39,20 @@ KEEP_INTERRUPTED: Final = 7 * 86_400
 """Seconds a run waits for a person."""
 KEEP_INDEX: Final = 7 * 86_400
 """Seconds the index of runs lives after its last change."""
+KEEP_STUB: Final = 7 * 86_400
+"""Seconds that what a run was is remembered after its log."""
+KEEP_DELETED: Final = 86_400
+"""Seconds that a deleted run refuses late appends."""
+LEASE: Final = 30.0
+"""Seconds after which a run whose owner gives no sign of life is ended."""
 INDEX_SIZE: Final = 10_000
 """Runs that the index remembers: the ones whose status changed last."""
 MAX_ENTRIES: Final = 10_000
 """Entries a log holds before it is trimmed."""
 MAX_BYTES: Final = 16 * 1024 * 1024
 """Bytes of JSON a log holds before it is trimmed."""
+CHECKPOINT_EVERY: Final = 1_000
+"""Entries after which the fold of the log is stored anew; a snapshot never reads many more."""
 MESSAGE_LIMIT: Final = 4_096
 """Bytes of JSON above which a message on the channel carries the position alone: Redis cuts off subscribers
 that fall behind on large messages."""
@@ -82,6 +94,16 @@ class Keys:
     def decisions(self) -> str:
         """The stream of answers on their way back to the agent."""
         return f"{self.channel}:decisions"
+
+    @property
+    def lease(self) -> str:
+        """The string that stands as long as the run's owner gives signs of life: its writer's id."""
+        return f"{self.channel}:lease"
+
+    @property
+    def checkpoint(self) -> str:
+        """The fold of the log up to a position."""
+        return f"{self.channel}:checkpoint"
 
 
 def runs_index(namespace: str) -> str:

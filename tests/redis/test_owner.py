@@ -205,7 +205,8 @@ def test_an_interrupted_run_waits_seven_days(redis: Redis) -> None:
     running = owner(redis)
     running.append(running.event("run_interrupted"))
     week = 7 * 86_400
-    assert all(week - 5 < redis.ttl(key) <= week for key in redis.scan_iter("toolcast:{*"))
+    assert week - 5 < redis.ttl(running.keys.log) <= week
+    assert not redis.exists(running.keys.lease)
 
 
 def test_eight_workers_that_have_joined_leave_a_dense_log_and_an_open_run(

@@ -19,7 +19,7 @@ from listeners.contract.deciding import (
 from listeners.contract.decisions import Answer, Approve, Decision, Edit, Reject
 from listeners.contract.events import CallRef, Event, decode
 from listeners.contract.exchange import carry_out
-from listeners.contract.keys import Keys
+from listeners.contract.keys import KEEP_STUB, Keys
 from listeners.contract.log import Limits, read_entries
 from listeners.contract.position import Position
 from tests.support.writing import Writer
@@ -251,9 +251,10 @@ def test_every_key_has_a_ttl_and_an_answer_leaves_how_long_to_the_owner(redis: R
     running = owner(redis, limits=limits)
 
     def check(ttl: int, *expected: str) -> None:
-        keys = {key.decode() for key in redis.scan_iter("toolcast:{*")}
+        keys = {key.decode() for key in redis.scan_iter("toolcast:{*")} - {KEYS.lease}
         assert keys == set(expected)
-        assert all(ttl - 5 < redis.ttl(key) <= ttl for key in keys)
+        assert all(ttl - 5 < redis.ttl(key) <= ttl for key in keys - {KEYS.meta})
+        assert redis.ttl(KEYS.meta) > KEEP_STUB
 
     running.ask("a")
     check(1000, KEYS.log, KEYS.meta, KEYS.questions)
