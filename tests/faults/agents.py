@@ -1,7 +1,8 @@
 """A process with agents in it: ``python -m tests.faults.agents <name> <file for what they publish> <JSON>``.
 
 The JSON says ``runs``, ``rate`` (events a second over all of them) and ``options`` (of :class:`RunPublisher`). Orders:
-``rate``, ``burst``, ``fork``, ``drop``, ``stats``, ``end``, ``exit`` and ``exit_at_once``.
+``rate``, ``burst`` and ``steps`` (of each agent), ``flush``, ``stats``, ``fork`` and ``wait_for_child``, ``drop``,
+``interrupt``, ``end``, ``exit`` and ``exit_at_once``.
 
 Each agent writes down what it is about to publish before it does, in its own words, into a file, so that what it took
 outlives the process however that ends.
@@ -10,7 +11,6 @@ outlives the process however that ends.
 from __future__ import annotations
 
 import gc
-import json
 import os
 import queue
 import sys
@@ -65,30 +65,40 @@ class Agent:
         self._numbers = 0
 
     def begin(self) -> None:
-        if self._resumes:
-            self._note("run_resumed")
-        elif not self._joins:
+        if not (self._joins or self._resumes):
             self._note("run_started", title=self.name)
         self.publisher.__enter__()
+        if self._resumes:
+            # Only who has entered has taken it up.
+            self._note("run_resumed")
 
     def end(self) -> None:
-        """Finish the call that is open, and leave the block."""
-        while self._step % CYCLE:
-            self.step()
+        """Leave the block."""
+        self._finish_call()
         if not self._joins:
             self._note("run_completed")
         self.publisher.__exit__(None, None, None)
 
     def fail(self, error: BaseException) -> None:
         """Leave the block on an exception."""
-        while self._step % CYCLE:
-            self.step()
+        self._finish_call()
         self._note("run_failed", code="exception", message="unexpected error")
         self.publisher.__exit__(type(error), error, None)
 
-    def forked(self) -> None:
+    def interrupt(self) -> None:
+        """Leave the run to whoever takes it up again."""
+        self._finish_call()
+        self._note("run_interrupted")
+        self.publisher.interrupt()
+        self.publisher.__exit__(None, None, None)
+
+    def _finish_call(self) -> None:
+        while self._step % CYCLE:
+            self.step()
+
+    def forked(self, name: str) -> None:
         """Be another writer from here on."""
-        self.name += "-forked"
+        self.name = name
         self._joins = True
         self._step = self._numbers = 0
 
@@ -160,7 +170,7 @@ class Agents:
                 if order is None:
                     return
                 order.answer(getattr(self, f"_{order.do}")(**order.what))
-                if order.do == "end":
+                if order.do in ("end", "interrupt"):
                     return
         except SystemExit as error:
             # As `with` would, were the blocks nested here.
@@ -190,16 +200,16 @@ class Agents:
             for _ in range(count):
                 agent.step()
 
-    def _flush(self, seconds: float) -> bool:
-        return all([agent.publisher.flush(seconds) for agent in self._agents])
+    def _flush(self, within: float) -> bool:
+        return all(agent.publisher.flush(within) for agent in self._agents)
 
-    def _fork(self, count: int) -> int:
-        """Go on publishing in a child too, which is another writer."""
+    def _fork(self, count: int, name: str) -> int:
+        """Go on publishing in a child too, which is another writer called ``name``."""
         child = os.fork()
         if child:
             return child
         for agent in self._agents:
-            agent.forked()
+            agent.forked(name)
             for _ in range(count):
                 agent.step()
         os._exit(0 if self._flush(20) else 1)
@@ -220,7 +230,12 @@ class Agents:
             agent.end()
         return self._stats()
 
-    def _exit(self) -> None:
+    def _interrupt(self) -> None:
+        for agent in self._agents:
+            agent.interrupt()
+
+    def _exit(self, count: int) -> None:
+        self._burst(count)
         sys.exit(3)
 
     def _exit_at_once(self, count: int) -> None:

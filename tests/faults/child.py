@@ -27,7 +27,7 @@ class Order(NamedTuple):
         print(f"{_ANSWER} {self.number} {json.dumps(value)}", flush=True)
 
 
-def hear(deliver: Callable[[Order | None], None]) -> None:
+def hear(deliver: Callable[[Order | None], object]) -> None:
     """In the child: have each order delivered, in a thread; ``None``: who gives them is gone."""
 
     def listen() -> None:

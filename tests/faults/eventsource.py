@@ -123,7 +123,7 @@ class EventSource(asyncio.Protocol):
 
     ``ports``: gateways, one of which it picks for each connection. ``moves``: it hangs up by itself after so many
     events, a number between the two. ``stalled``: it takes nothing until :meth:`resume`. ``after``: the position it
-    comes with; ``query``: more of the URL.
+    comes with; ``query``: more of the URL; ``chapter``: what the ledger calls this telling of the run.
     """
 
     def __init__(
@@ -136,6 +136,7 @@ class EventSource(asyncio.Protocol):
         stalled: bool = False,
         after: str = "",
         query: str = "",
+        chapter: str = "",
     ) -> None:
         self.name = name
         self.lanes = {run: Lane(run, waiting(run)) for run in runs}
@@ -149,6 +150,7 @@ class EventSource(asyncio.Protocol):
         self._stalled = stalled
         self._last_id = after
         self._query = query
+        self._chapter = chapter
         self._retry = RETRY
         self._response = Response()
         self._left = 0
@@ -185,7 +187,7 @@ class EventSource(asyncio.Protocol):
         return [
             Seen(
                 reader=self.name,
-                run=lane.run,
+                run=lane.run + self._chapter,
                 items=lane.items,
                 state=lane.state,
                 ended=ended,
@@ -254,7 +256,7 @@ class EventSource(asyncio.Protocol):
             self.ended = f"got what it can't read: {error!r}"
         if first and self._response.status:
             self.opened.append(time.monotonic())
-        if self._response.clean and not self._all_over():
+        if self._response.clean and self._left >= 0 and not self._all_over():
             self.complaints.append("a body ended cleanly though its run goes on")
         if self.ended or self._left < 0 or self._response.clean or self._response.status not in (0, 200):
             self._transport.abort()

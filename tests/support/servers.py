@@ -14,9 +14,10 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-__all__ = ["Process", "start_gateway", "wait_until"]
+__all__ = ["FACTORY", "Process", "start_gateway", "wait_until"]
 
 ROOT = Path(__file__).parents[2]
+FACTORY = "gateway.app:create_app"
 
 
 def wait_until(description: str, condition: Callable[[], object], *, seconds: float = 10) -> None:
@@ -125,10 +126,15 @@ class GatewayProcess(Process):
 
 
 def start_gateway(
-    redis_url: str, *, app: str | None = None, env: dict[str, str] | None = None, port: int = 0
+    redis_url: str,
+    *,
+    app: str | None = None,
+    factory: str = FACTORY,
+    env: dict[str, str] | None = None,
+    port: int = 0,
 ) -> GatewayProcess:
-    """Start ``uvicorn`` with our factory, or with ``app``, and wait until it serves; ``port`` 0 is any."""
-    target = [app] if app else ["--factory", "gateway.app:create_app"]
+    """Start ``uvicorn`` with ``factory``, or with ``app``, and wait until it serves; ``port`` 0 is any."""
+    target = [app] if app else ["--factory", factory]
     command = [
         sys.executable,
         "-m",
