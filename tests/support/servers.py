@@ -10,12 +10,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-__all__ = ["Process", "start_gateway", "wait_until"]
+__all__ = ["FACTORY", "Process", "start_gateway", "wait_until"]
 
 ROOT = Path(__file__).parents[2]
+FACTORY = "gateway.app:create_app"
 
 
 def wait_until(description: str, condition: Callable[[], object], *, seconds: float = 10) -> None:
@@ -27,16 +29,22 @@ def wait_until(description: str, condition: Callable[[], object], *, seconds: fl
 
 
 class Process:
-    """A child process whose output is kept."""
+    """A child process whose output is kept; ``spoken_to``: with :meth:`say`, line by line."""
 
     def __init__(
-        self, command: Sequence[str], *, env: dict[str, str] | None = None, cwd: Path = ROOT
+        self,
+        command: Sequence[str],
+        *,
+        env: dict[str, str] | None = None,
+        cwd: Path = ROOT,
+        spoken_to: bool = False,
     ) -> None:
         clean = {k: v for k, v in os.environ.items() if not k.startswith("TOOLCAST_") and k != "REDIS_URL"}
         self._popen = subprocess.Popen(
             command,
             env=clean | {"PYTHONUNBUFFERED": "1"} | (env or {}),
             cwd=cwd,
+            stdin=subprocess.PIPE if spoken_to else None,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -73,6 +81,11 @@ class Process:
         wait_until(f"{pattern!r} in the output:\n{self.output}", seen, seconds=seconds)
         return found[0]
 
+    def say(self, line: str) -> None:
+        assert self._popen.stdin is not None
+        self._popen.stdin.write(line + "\n")
+        self._popen.stdin.flush()
+
     def signal(self, number: int = signal.SIGTERM) -> None:
         self._popen.send_signal(number)
 
@@ -91,8 +104,10 @@ class Process:
                 self._popen.kill()
                 self._popen.wait(5)
         self._reader.join(5)
-        if self._popen.stdout is not None:
-            self._popen.stdout.close()
+        for pipe in (self._popen.stdin, self._popen.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()
 
     def _read(self) -> None:
         assert self._popen.stdout is not None
@@ -111,10 +126,15 @@ class GatewayProcess(Process):
 
 
 def start_gateway(
-    redis_url: str, *, app: str | None = None, env: dict[str, str] | None = None, port: int = 0
+    redis_url: str,
+    *,
+    app: str | None = None,
+    factory: str = FACTORY,
+    env: dict[str, str] | None = None,
+    port: int = 0,
 ) -> GatewayProcess:
-    """Start ``uvicorn`` with our factory, or with ``app``, and wait until it serves; ``port`` 0 is any."""
-    target = [app] if app else ["--factory", "gateway.app:create_app"]
+    """Start ``uvicorn`` with ``factory``, or with ``app``, and wait until it serves; ``port`` 0 is any."""
+    target = [app] if app else ["--factory", factory]
     command = [
         sys.executable,
         "-m",

@@ -1,0 +1,1 @@
+"""Faults made on purpose, on real servers under load, and a ledger that says what they cost."""

@@ -1,0 +1,7 @@
+"""The faults themselves; importing this package enters them all into the table."""
+
+from __future__ import annotations
+
+from tests.faults.cases import agent_gone, agent_hurt, crowds, gateway_gone, redis_away, redis_lost
+
+__all__ = ["agent_gone", "agent_hurt", "crowds", "gateway_gone", "redis_away", "redis_lost"]
