@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.faults.cases import agent_gone, agent_hurt, crowds, gateway_gone, redis_away, redis_lost
+from tests.faults.cases import agent_gone, agent_hurt, crowds, ends, gateway_gone, redis_away, redis_lost
 
-__all__ = ["agent_gone", "agent_hurt", "crowds", "gateway_gone", "redis_away", "redis_lost"]
+__all__ = ["agent_gone", "agent_hurt", "crowds", "ends", "gateway_gone", "redis_away", "redis_lost"]
