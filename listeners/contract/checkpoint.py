@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from listeners.contract.events import InvalidEvent, decode
+from listeners.contract.events import TERMINAL_TYPES, InvalidEvent, decode
 from listeners.contract.exchange import Exchange
 from listeners.contract.folding import Folding
 from listeners.contract.keys import Keys
@@ -74,8 +74,8 @@ def read_checkpoint(run: str, value: bytes | None) -> tuple[RunState, dict[str, 
     return state, {key: at for key, at in questions.items() if at is not None}
 
 
-def folding(keys: Keys) -> Exchange[Folded]:
-    """Read and fold the log from its checkpoint on, a page a command."""
+def folding(keys: Keys, *, until_end: bool = False) -> Exchange[Folded]:
+    """Read and fold the log from its checkpoint on, a page a command; ``until_end``: up to its terminal event."""
     for _ in range(_TRIES):
         folded = Folded(Folding(waiting(keys.run)))
         known = read_checkpoint(keys.run, (yield ("GET", keys.checkpoint)))
@@ -94,7 +94,8 @@ def folding(keys: Keys) -> Exchange[Folded]:
                 # Behind a checkpoint that has been replaced meanwhile the log may be trimmed; a new epoch has another.
                 whole = whole and entries[0].position == (epoch, seq + 1)
             for entry in entries:
-                folded.add(entry)
+                if not (until_end and entry.type in TERMINAL_TYPES):
+                    folded.add(entry)
             if len(reply or ()) < _PAGE:
                 break
             first = f"({reply[-1][0].decode()}"
@@ -106,9 +107,10 @@ def folding(keys: Keys) -> Exchange[Folded]:
 def checkpointing(keys: Keys, limits: Limits) -> Exchange[bool]:
     """Store the fold of the log anew and trim what is beyond ``limits``; tells whether this did it: somebody else may
     have been first."""
-    folded = yield from folding(keys)
+    # Who joins an ended run gets the state before its end, and then the end.
+    folded = yield from folding(keys, until_end=True)
     position = folded.folding.position
-    if position.seq <= folded.checkpoint:
+    if position.seq < max(folded.checkpoint, 1):
         return False
     names = (keys.log, keys.meta, keys.checkpoint)
     reply = yield (

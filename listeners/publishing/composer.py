@@ -26,7 +26,7 @@ from listeners.publishing.hints import hint_at_results
 from listeners.publishing.outbox import BEGINNINGS, Queued
 from listeners.publishing.plain import plain
 from listeners.publishing.policy import PublicationPolicy
-from listeners.publishing.sink import Sink
+from listeners.publishing.sink import Restated, Sink
 from listeners.publishing.titles import Title, title_of
 
 __all__ = ["Composer"]
@@ -73,8 +73,8 @@ class Composer:
         except Exception:
             _log.exception("run %s: an event of type %s could not be made", self.run, type)
 
-    def restate(self, reason: RestoreReason, queued: Sequence[Queued]) -> list[tuple[str, bytes]]:
-        """Return the events that tell the state as a whole, to be followed by what is ``queued``.
+    def restate(self, reason: RestoreReason, queued: Sequence[Queued]) -> Restated:
+        """Return the events that tell the state as a whole, to be followed by what is ``queued``, and its calls' keys.
 
         The state holds what these do to it already, which doing it again doesn't change: a late step never reopens a
         call. What is a sum is told without them, and so is a question that is asked among them.
@@ -91,7 +91,8 @@ class Composer:
             elif one.type == "tool_interrupted" and (call := decode(one.event).call) is not None:
                 asked.add(call.key)
         now = format_time(time.time())
-        return restoring(state, reason, now, owner=owner, keys=own, asked=asked)
+        events = restoring(state, reason, now, owner=owner, keys=own, asked=asked)
+        return events, {call.key for call in state.calls if own is None or call.key in own}
 
     def desert(self) -> None:
         """End a run that was begun here and is left by everybody: its publisher is gone."""

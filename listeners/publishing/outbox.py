@@ -6,7 +6,7 @@ When dropping fragments isn't enough, all that waits is: the run's state, told a
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from listeners.contract.events import TERMINAL_TYPES
@@ -31,10 +31,10 @@ class Queued:
     """One event on its way out: its type, its JSON, the key of its call, and the one whose progress it tells, if that
     is all it does.
 
-    ``restates``: it tells again what was told before.
+    ``restates``: it tells again what was told before. ``spared``: it stayed when what waited with it was dropped.
     """
 
-    __slots__ = ("call", "event", "number", "progress_of", "restates", "type")
+    __slots__ = ("call", "event", "number", "progress_of", "restates", "spared", "type")
 
     def __init__(
         self,
@@ -50,6 +50,7 @@ class Queued:
         self.call = call
         self.progress_of = progress_of
         self.restates = restates
+        self.spared = False
         self.number = 0
 
 
@@ -154,12 +155,13 @@ class Outbox:
         starts = [at for at, queued in enumerate(told) if queued.type == "run_started"]
         return told[starts[-1] :] if starts else told
 
-    def restate(self, state: Iterable[Queued]) -> None:
+    def restate(self, state: Iterable[Queued], calls: Collection[str] = ()) -> None:
         """Put ``state`` in front of what is :meth:`told`, all of which is to be cut and numbered anew.
 
-        It stands behind the start of the run, if that still waits.
+        It stands behind the start of the run, if that still waits. ``calls`` are those it tells, whose ends need no
+        more be spared.
         """
-        told = self.told()
+        told = [queued for queued in self.told() if not (queued.spared and queued.call in calls)]
         given_up = Counter(q.type for q in self.queued() if not q.restates)
         self.dropped += given_up - Counter(queued.type for queued in told)
         first = 1 if told and told[0].type == "run_started" else 0
@@ -192,6 +194,7 @@ class Outbox:
             queued.type for queued in waiting if not queued.restates and queued.number not in kept_numbers
         )
         for queued in kept:
+            queued.spared = True
             self._append(queued)
         self.overflowed = True
         return True

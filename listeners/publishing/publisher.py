@@ -8,7 +8,6 @@ import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextvars import Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, Self, TypeVar
 
@@ -137,7 +136,7 @@ class RunPublisher:
         )
         self.in_block = False
         self.failure: dict[str, Any] | None = None
-        self._token: Token[RunPublisher | None] | None = None
+        self._outer: RunPublisher | None = None
         # Who drops this without ending the run, as a task does that died, has its run ended.
         weakref.finalize(self, composer.desert).atexit = False
         desert_at_exit(composer)
@@ -297,7 +296,9 @@ class RunPublisher:
         self.in_block = True
         self._sink.closed = False
         self.failure = None
-        self._token = current_run.set(self)
+        # No token: it would hold the context, and that this publisher, which nobody could drop then.
+        self._outer = current_run.get()
+        current_run.set(self)
         if self._taking_up is None:
             self.publish("run_started")
         return self
@@ -310,13 +311,9 @@ class RunPublisher:
 
     def _leave(self, error: BaseException | None) -> None:
         self.in_block = False
-        if self._token is not None:
-            token, self._token = self._token, None
-            try:
-                current_run.reset(token)
-            except ValueError:
-                # Left in another context than it was entered in, where the variable was never set.
-                current_run.set(None)
+        outer, self._outer = self._outer, None
+        if current_run.get() is self:
+            current_run.set(outer if outer is not None and outer.in_block else None)
         if isinstance(error, _CANCELLATIONS):
             self._end("run_cancelled", {})
         elif error is not None:

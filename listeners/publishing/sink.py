@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -14,10 +14,12 @@ from listeners.contract.restoring import RestoreReason
 from listeners.publishing.outbox import Queued
 from listeners.publishing.questions import Questions
 
-__all__ = ["Restate", "Sink", "Stats"]
+__all__ = ["Restate", "Restated", "Sink", "Stats"]
 
-Restate = Callable[[RestoreReason, Sequence[Queued]], list[tuple[str, bytes]]]
-"""From why, and what is still on its way, to the events that tell a run's state as a whole."""
+Restated = tuple[list[tuple[str, bytes]], Collection[str]]
+"""The events that tell a run's state as a whole, and the keys of the calls in it."""
+Restate = Callable[[RestoreReason, Sequence[Queued]], Restated]
+"""From why, and what is still on its way, to the state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

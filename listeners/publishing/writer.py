@@ -6,7 +6,7 @@ import logging
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from typing import Any, Final
 
@@ -333,13 +333,14 @@ class Writer:
     def _tell_again(self, reason: RestoreReason) -> None:
         told = self._outbox.told()
         begins = bool(told) and told[0].type == "run_started"
-        state = []
+        state: list[tuple[str, bytes]] = []
+        calls: Collection[str] = ()
         # A start opens a log by itself, and what stands before it isn't the run any more; but what was dropped behind
         # it must be told.
         if self.restate is not None and not (begins and reason == "restarted"):
-            state = self.restate(reason, told)
+            state, calls = self.restate(reason, told)
             self.restored += 1
-        self._outbox.restate(Queued(type, event, restates=True) for type, event in state)
+        self._outbox.restate([Queued(type, event, restates=True) for type, event in state], calls)
         asked = [queued.event for queued in self._outbox.queued() if queued.type == "tool_interrupted"]
         if reason == "restarted":
             self.questions.asked_anew([call.key for event in asked if (call := decode(event).call)])

@@ -16,13 +16,14 @@ import queue
 import sys
 import time
 from collections.abc import Iterator
+from contextvars import copy_context
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from listeners import RunPublisher, ToolError
+from listeners import RunNotInterrupted, RunPublisher, ToolError
 from listeners.contract.events import CallRef, Event, decode, encode
 from tests.faults.child import Order, hear
 
@@ -61,13 +62,15 @@ class Agent:
         self._joins = options.get("join", False)
         self._resumes = options.get("resume", False)
         self.publisher = RunPublisher(run, title=name, **options)
+        # A task's own, as each agent would have.
+        self._context = copy_context()
         self._step = 0
         self._numbers = 0
 
     def begin(self) -> None:
         if not (self._joins or self._resumes):
             self._note("run_started", title=self.name)
-        self.publisher.__enter__()
+        self._context.run(self.publisher.__enter__)
         if self._resumes:
             # Only who has entered has taken it up.
             self._note("run_resumed")
@@ -77,20 +80,20 @@ class Agent:
         self._finish_call()
         if not self._joins:
             self._note("run_completed")
-        self.publisher.__exit__(None, None, None)
+        self._context.run(self.publisher.__exit__, None, None, None)
 
     def fail(self, error: BaseException) -> None:
         """Leave the block on an exception."""
         self._finish_call()
         self._note("run_failed", code="exception", message="unexpected error")
-        self.publisher.__exit__(type(error), error, None)
+        self._context.run(self.publisher.__exit__, type(error), error, None)
 
     def interrupt(self) -> None:
         """Leave the run to whoever takes it up again."""
         self._finish_call()
         self._note("run_interrupted")
         self.publisher.interrupt()
-        self.publisher.__exit__(None, None, None)
+        self._context.run(self.publisher.__exit__, None, None, None)
 
     def _finish_call(self) -> None:
         while self._step % CYCLE:
@@ -247,7 +250,10 @@ def main() -> None:
     """Work until told to end."""
     name, diary, settings = sys.argv[1:]
     given = msgspec.json.decode(settings)
-    Agents(name, Diary(Path(diary)), given["runs"], given["rate"], given["options"]).serve()
+    try:
+        Agents(name, Diary(Path(diary)), given["runs"], given["rate"], given["options"]).serve()
+    except RunNotInterrupted as error:
+        sys.exit(f"{type(error).__name__}: {error}")
 
 
 if __name__ == "__main__":

@@ -131,9 +131,16 @@ def essence(state: RunState) -> dict[str, Any]:
     }
 
 
-def compare(published: Iterable[Published], seen: Iterable[Seen], *, news: Collection[str] = ()) -> Verdict:
+def compare(
+    published: Iterable[Published],
+    seen: Iterable[Seen],
+    *,
+    news: Collection[str] = (),
+    may_drop: Collection[str] = (),
+) -> Verdict:
     """Compare the ledgers. ``news``: what this fault may make a gateway or a publisher announce; any other
-    announcement is a complaint, and so is whatever was seen and never published.
+    announcement is a complaint, and so is whatever was seen and never published. ``may_drop``: types that a full outbox
+    drops first, which nobody announces.
 
     Raises ``ValueError`` for a ledger that can't be compared: two events of a run with one mark.
     """
@@ -146,7 +153,7 @@ def compare(published: Iterable[Published], seen: Iterable[Seen], *, news: Colle
         if one.run not in told:
             verdict.complaints.append(f"{one.reader} of {one.run}: nobody has published this run")
         else:
-            _Comparison(told[one.run], one, news, verdict).make()
+            _Comparison(told[one.run], one, news, may_drop, verdict).make()
     verdict.complaints += [f"nobody has read {run}" for run in told if run not in watched]
     return verdict
 
@@ -157,6 +164,7 @@ class _Told:
     def __init__(self, published: Published) -> None:
         self.cut = frozenset(published.cut)
         self.lengths = {writer: len(events) for writer, events in published.writers.items()}
+        self.types = {name: [event.type for event in events] for name, events in published.writers.items()}
         self.places: dict[str, tuple[str, int]] = {}
         for writer, events in published.writers.items():
             for index, event in enumerate(events):
@@ -173,7 +181,10 @@ class _Told:
 class _Comparison:
     """One reader's run against what was told of it."""
 
-    def __init__(self, told: _Told, seen: Seen, news: Collection[str], verdict: Verdict) -> None:
+    def __init__(
+        self, told: _Told, seen: Seen, news: Collection[str], may_drop: Collection[str], verdict: Verdict
+    ) -> None:
+        self._may_drop = may_drop
         self._told = told
         self._seen = seen
         self._news = news
@@ -253,7 +264,11 @@ class _Comparison:
         self._excused.discard(writer)
         self._rewound.discard(writer)
 
-    def _miss(self, writer: str, places: range, where: str) -> None:
+    def _miss(self, writer: str, all_places: range, where: str) -> None:
+        types = self._told.types[writer]
+        places = [place for place in all_places if types[place] not in self._may_drop]
+        if not places:
+            return
         if writer in self._excused:
             self._count.announced += len(places)
         else:

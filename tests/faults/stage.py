@@ -36,8 +36,9 @@ LOAD: Final = 1.0
 class Stage:
     """One Redis, gateways, agents and readers, in ``folder``; what isn't there yet is started when it is needed.
 
-    ``news`` holds what the fault may have readers told, ``cut`` the writers whose last events may be missing,
-    ``history`` by run what its final state is the fold of; ``also`` what somebody else publishes, by run and writer.
+    ``news`` holds what the fault may have readers told, ``may_drop`` the types that an outbox may drop silently,
+    ``cut`` the writers whose last events may be missing, ``history`` by run what its final state is the fold of;
+    ``also`` what somebody else publishes, by run and writer.
     ``by_hand``: the fault judges what it gets by itself, without the ledgers.
     A run that is started again is told in a ``chapter`` of its own, whose readers see nothing of the one before.
     """
@@ -53,6 +54,8 @@ class Stage:
         self.readers = 0
         self.news: set[str] = set()
         self.cut: set[str] = set()
+        self.may_drop: set[str] = set()
+        self._until: dict[tuple[str, str], int] = {}
         self.history: dict[str, Sequence[Event]] = {}
         self.also: dict[str, dict[str, list[Event]]] = defaultdict(dict)
         self.by_hand = False
@@ -221,6 +224,8 @@ class Stage:
         """Expect that ``run``, whose ``writer`` is gone, was ended in its place; returns how much of the writer's
         Redis has got, unless it is known: the rest was in the outbox, and nothing can know of it."""
         told = self.told(run, writer)
+        # Whatever it tells from now on must not be seen by anybody.
+        self._until[run, writer] = len(told)
         log = [decode(entry.event) for entry in read_entries(self.redis.client.xrange(Keys(run).log))]
         marks = {mark_of(event) for event in told}
         if arrived is None:
@@ -260,7 +265,13 @@ class Stage:
         """Return what the agents took, and what else was to be published."""
         return [
             Published(
-                run=run, writers={**writers, **self.also[run]}, cut=self.cut, history=self.history.get(run)
+                run=run,
+                writers={
+                    **{name: events[: self._until.get((run, name))] for name, events in writers.items()},
+                    **self.also[run],
+                },
+                cut=self.cut,
+                history=self.history.get(run),
             )
             for run, writers in self._told().items()
         ]
@@ -274,10 +285,13 @@ class Stage:
 
     def verdict(self) -> Verdict:
         """Compare the ledgers."""
-        verdict = Verdict() if self.by_hand else compare(self.published(), self.seen(), news=self.news)
+        verdict = Verdict() if self.by_hand else self._compared()
         verdict.complaints += self.complaints
         verdict.complaints += [said for said in self.said if "Traceback" in said]
         return verdict
+
+    def _compared(self) -> Verdict:
+        return compare(self.published(), self.seen(), news=self.news, may_drop=self.may_drop)
 
     # -- helpers ------------------------------------------------------------------------------------------------
 

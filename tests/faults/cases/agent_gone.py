@@ -59,8 +59,11 @@ def agent_paused_too_long(stage: Stage, lease: float) -> None:
         stage.deserted(run, "a")
     # Half of the runs are started again by another process, which the late batches must not disturb.
     again = stage.runs[::2]
-    stage.open_readers(10, again, chapter="again")
     others = stage.start_agents(again, name="b", chapter="again", lease=lease)
+    stage.wait_for(
+        "them to have begun anew", lambda: not any(stage.has_ended(run) for run in again), seconds=10
+    )
+    stage.open_readers(10, again, chapter="again")
     stage.flowing()
     agents.signal(signal.SIGCONT)
     agents.ask("rate", per_second=0)

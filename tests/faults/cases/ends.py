@@ -109,7 +109,8 @@ def log_trimmed(stage: Stage, entries: float) -> None:
     limits = Limits(max_entries=int(entries))
     carry_out(checkpointing(Keys("run1"), limits), stage.redis.client.execute_command)
     left = stage.redis.client.xlen(Keys("run1").log)
-    if left != entries:
+    # A little more than must be goes at once.
+    if not 0.8 * entries <= left <= entries:
         stage.complain(f"the log holds {left} entries")
     join_at_once(stage, ["run1"], 20)
 
@@ -288,7 +289,7 @@ def run_gone(stage: Stage, lease: float) -> None:
 @fault("Redis loses everything, and the agent is dead", printed=(3, 15), short=(3,), unit="s lease")
 def everything_gone(stage: Stage, lease: float) -> None:
     """What the gateway has served is all that is left: it tells it, and ends the run."""
-    stage.news.add("run_restored")
+    stage.news |= {"run_restored", "restarted"}
     stage.start_redis()
     stage.under_load(lease=lease)
     agents = stage.agents[0]
