@@ -10,14 +10,20 @@ ARGS ?=
 NODE = $$(node -e 'process.exit(parseInt(process.versions.node) < 20)' 2>/dev/null && echo node || \
 	$(BIN)/python -c 'import pathlib, playwright; print(pathlib.Path(playwright.__file__).parent / "driver" / "node")')
 
-.PHONY: demo test lint format coverage bench programs clean
+.PHONY: demo test faults lint format coverage bench programs clean
 
 demo: $(VENV)/installed-gateway
 	@$(BIN)/toolcast demo $(ARGS)
 
+# Many tests wait for servers rather than compute, so that there are more of them at a time than processors.
 test: $(VENV)/installed-dev programs
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
 	$(NODE) --test tests/web/*.test.js
+
+# What takes too long for every change: the faults at full length, and 10,000 examples for each state machine.
+faults: $(VENV)/installed-dev
+	$(BIN)/python -m tests.faults $(ARGS)
+	HYPOTHESIS_PROFILE=faults $(BIN)/python -m pytest -n 2 tests/property -k machine --timeout 1800
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .

@@ -133,6 +133,14 @@ class Settings:
         read=read_whole,
         check=between(0, 10_000_000),
     )
+    max_runs: int = setting(
+        12,
+        env="TOOLCAST_MAX_RUNS",
+        kind="number",
+        help="Runs on one connection (GET /events) at most.",
+        read=read_whole,
+        check=between(1, 1_000),
+    )
     restore_wait: float = setting(
         LEASE,
         env="TOOLCAST_RESTORE_WAIT",

@@ -7,7 +7,7 @@ when the source brings something. It knows neither Redis nor HTTP.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final, Protocol, TypeVar
 
 from gateway.fanout.frames import Format
@@ -37,7 +37,8 @@ class Watch:
     """One watched run. ``log`` is its present epoch, ``None`` while Redis has none; ``loaded`` tells that Redis
     has been asked.
 
-    ``missing``: Redis holds less than ``log`` does, or nothing; ``standing`` is then what it holds of the run.
+    ``changes`` counts how often that changed. ``missing``: Redis holds less than ``log`` does, or nothing;
+    ``standing`` is then what it holds of the run.
     """
 
     __slots__ = (
@@ -45,6 +46,7 @@ class Watch:
         "_release",
         "_telling",
         "_waiting",
+        "changes",
         "loaded",
         "log",
         "missing",
@@ -61,6 +63,7 @@ class Watch:
         self.missing = False
         self.standing: Standing | None = None
         self.readers = 0
+        self.changes = 0
         self._ready: asyncio.Event | None = None
         self._waiting: set[Subscription] = set()
         self._telling = False
@@ -82,6 +85,7 @@ class Watch:
 
     def brought(self) -> None:
         """Tell the readers that the log, or what is known of it, has changed."""
+        self.changes += 1
         if self.loaded and self._ready is not None:
             self._ready.set()
             self._ready = None
@@ -184,6 +188,22 @@ class Subscription:
         """The run has brought something."""
         if self._waker is not None and not self._waker.done() and not (self._pass_on and self._pass_on()):
             self._waker.set_result(None)
+
+    @staticmethod
+    async def wait_for_any(subscriptions: Sequence[Subscription]) -> None:
+        """Return when something may have changed for one of ``subscriptions``, as :meth:`wait` does for one."""
+        if any(subscription.closed for subscription in subscriptions):
+            return
+        waker: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for subscription in subscriptions:
+            subscription._waker = waker
+            subscription.watch._waiting.add(subscription)
+        try:
+            await waker
+        finally:
+            for subscription in subscriptions:
+                subscription._waker = None
+                subscription.watch._waiting.discard(subscription)
 
     async def read(self, answer: Awaitable[T]) -> T:
         """Await ``answer`` of a server that may hang; raises ``TimeoutError`` once the gateway stops."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from fnmatch import translate
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, cast
@@ -49,22 +50,59 @@ class Asked:
 
         Raises :class:`Problem` 400 for everything but a position, which is never bad input (contract §4).
         """
-        query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
-        headers = dict(scope["headers"])
-        origin = query.get("from", "start")
+        query, last = _query(scope), _last_event_id(scope)
+        return cls._of(scope, query, run_of(scope), last or query.get("after", ""), "start", wait)
+
+    @classmethod
+    def read_several(cls, scope: Scope, *, wait: float, most: int) -> list[Asked]:
+        """Read a request for several runs, ``run=<id>`` or ``run=<id>@<position>`` each, at most ``most``; none if the
+        reader says that it has had the end of all.
+
+        A run without a position begins with a snapshot, unless ``from`` says otherwise. Raises :class:`Problem` 400.
+        """
+        pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        wanted = [value.partition("@") for name, value in pairs if name == "run"]
+        if not 1 <= len(wanted) <= most:
+            raise _bad("run", f"{len(wanted)} runs", f"run=<id> once for each run, at most {most} times")
+        if _last_event_id(scope) == "ended":
+            return []
+        asked = []
+        for run, _, last in wanted:
+            try:
+                check_run_id(run)
+            except RunIdError as error:
+                raise Problem(400, "Not a run id", str(error)) from error
+            one = cls._of(scope, dict(pairs), run, last, "snapshot", wait)
+            asked.append(replace(one, format="sse-runs") if one.format == "sse" else one)
+        if twice := [run for run, count in Counter(one.run for one in asked).items() if count > 1]:
+            raise _bad("run", twice[0], "each run once")
+        return asked
+
+    @classmethod
+    def _of(
+        cls, scope: Scope, query: dict[str, str], run: str, last: str, otherwise: Origin, wait: float
+    ) -> Asked:
+        origin = query.get("from", otherwise)
         if origin not in ("start", "snapshot", "now"):
             raise _bad("from", origin, "start, snapshot or now")
-
-        last = headers.get(b"last-event-id", b"").decode("latin-1") or query.get("after", "")
-        after: Position | Literal["garbage"] | None = (Position.parse(last) or "garbage") if last else None
+        accept = dict(scope["headers"]).get(b"accept", b"").decode("latin-1")
         return cls(
-            run=run_of(scope),
-            format=_format(query.get("format"), headers.get(b"accept", b"").decode("latin-1")),
+            run=run,
+            format=_format(query.get("format"), accept),
             origin=cast("Origin", origin),
-            after=after,
+            after=(Position.parse(last) or "garbage") if last else None,
             types=_filter(query["types"]) if "types" in query else None,
             wait=_wait(query["wait"]) if "wait" in query else wait,
         )
+
+
+def _query(scope: Scope) -> dict[str, str]:
+    return dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+
+
+def _last_event_id(scope: Scope) -> str:
+    value: bytes = dict(scope["headers"]).get(b"last-event-id", b"")
+    return value.decode("latin-1")
 
 
 def run_of(scope: Scope) -> str:
@@ -94,7 +132,8 @@ def _format(asked: str | None, accept: str) -> Format:
 
 def _wait(asked: str) -> float:
     try:
-        seconds = float(asked)
+        # Python reads more than people write: 1_0, and other alphabets' digits.
+        seconds = float(asked) if re.fullmatch(r"[0-9.eE+-]{1,20}", asked) else -1
     except ValueError:
         seconds = -1
     if not 0 <= seconds <= _MOST_WAIT:

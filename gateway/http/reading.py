@@ -14,6 +14,7 @@ from gateway.fanout.relay import Relay
 from gateway.fanout.runlog import encode_entries
 from gateway.fanout.standing import stub_reason, stub_state
 from gateway.fanout.states import States
+from gateway.fanout.text import ending
 from gateway.fanout.wheel import Wheel
 from gateway.http.asked import Asked
 from gateway.http.connections import Connections
@@ -62,19 +63,57 @@ class Streams:
 
 class Reading:
     """One reader's way through its run. It writes comments and heartbeats by itself, what it returns is for its
-    stream to write; :attr:`over` tells that nothing follows."""
+    stream to write; :attr:`over` tells that nothing follows. Not ``alone`` it never waits for its
+    run, and :attr:`quiet` tells that it would."""
 
-    __slots__ = ("_absent_at", "_asked", "_events_given", "_rest", "_shared", "_wire", "over", "subscription")
+    __slots__ = (
+        "_absent_at",
+        "_alone",
+        "_asked",
+        "_events_given",
+        "_rest",
+        "_shared",
+        "_told_away",
+        "_wire",
+        "over",
+        "quiet",
+        "subscription",
+    )
 
-    def __init__(self, shared: Streams, asked: Asked, wire: Wire) -> None:
+    def __init__(self, shared: Streams, asked: Asked, wire: Wire, *, alone: bool = True) -> None:
         self._shared = shared
         self._asked = asked
+        self._alone = alone
         self._wire = wire
         self.subscription = shared.hub.attach(asked.run, asked.format, asked.types)
         self.over = False
+        self.quiet = False
+        self._told_away = False
         self._absent_at: float | None = None
         self._events_given = False
         self._rest: Sequence[Entry] = ()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the reader is gone, or shall go."""
+        return self.subscription.closed
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the reader has everything there is."""
+        return self.subscription.waiting
+
+    def stop(self) -> None:
+        """The reader is gone, or shall go."""
+        self.subscription.close()
+
+    def wake(self) -> None:
+        """Have :meth:`next` look whether it is time for something."""
+        self.subscription.wake()
+
+    async def wait(self) -> None:
+        """Return when something may have changed."""
+        await self.subscription.wait()
 
     def close(self) -> None:
         """Give everything back."""
@@ -119,6 +158,7 @@ class Reading:
     async def next(self) -> bytes:
         """Return what to write next; empty after a silence, which ends when something may have changed."""
         subscription = self.subscription
+        self.quiet = False
         if subscription.log is None:
             return await self._first()
         if subscription.behind:
@@ -142,9 +182,10 @@ class Reading:
         asked, watch, subscription = self._asked, self.subscription.watch, self.subscription
         if not watch.loaded:
             if self._shared.relay.down_since is not None:
-                await self._say("redis is away, waiting")
+                return await self._pause()
             await self._silence()
             return b""
+        self._told_away = False
         run_log = watch.log
         if run_log is None:
             return self._gone() if self._is_given_up() else await self._absent()
@@ -270,15 +311,32 @@ class Reading:
         return max(end - now, 0)
 
     async def _silence(self) -> None:
-        if self._shared.hub.draining:
+        """Wait until something may have changed; one of several readings leaves that to who reads them all."""
+        self.quiet = not self._alone
+        if self._shared.hub.draining or self.quiet:
             return  # whoever wasn't waiting yet has missed its wake-up
         await self.subscription.wait(self._pass_on if self._wire.steps else None)
         await self._wire.settle()
+        await self.beat()
+
+    async def beat(self) -> None:
+        """Break a silence that has lasted too long."""
         now = self._shared.wheel.now()
         if now - self._wire.wrote_at >= self._shared.settings.heartbeat and not self.subscription.closed:
             self._wire.wrote_at = now
             if beat := HEARTBEATS[self._asked.format]:
                 await self._wire.write(beat)
+
+    async def ending(self) -> bytes:
+        """Return what is said once nothing follows."""
+        run_log = self.subscription.log
+        if self._asked.format != "text" or run_log is None:
+            return b""
+        state = self._shared.states.at(self._asked.run, run_log.position, run_log)
+        try:
+            return ending(await self.subscription.read(state)).encode()
+        except (RedisError, OSError):
+            return b"(ended)\n"
 
     def _pass_on(self) -> bool:
         """Write what has come while the reader's coroutine sleeps; tells whether it may sleep on."""
@@ -294,7 +352,9 @@ class Reading:
 
     async def _pause(self) -> bytes:
         """Redis is away and the reader needs it: wait for the wheel or the relay, whoever is first."""
-        await self._say("redis is away, waiting")
+        if not self._told_away:
+            self._told_away = True
+            await self._say("redis is away, waiting")
         await self._silence()
         return b""
 

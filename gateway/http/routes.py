@@ -8,7 +8,7 @@ import msgspec
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.http.access import Access
+from gateway.http.access import Access, Grant
 from gateway.http.asked import Asked
 from gateway.http.cors import Cors
 from gateway.http.problems import Header, Problem, check_read_only
@@ -60,16 +60,32 @@ class EventsEndpoint:
         self._access = access
         self._cors = cors
 
+    def _asked(self, scope: Scope) -> list[Asked]:
+        return [Asked.read(scope, wait=self._streams.settings.wait)]
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one reader."""
         headers = self._cors.headers(scope)
         try:
             check_read_only(scope)
-            asked = Asked.read(scope, wait=self._streams.settings.wait)
-            grant = await self._access.check(scope, "subscribe", asked.run)
+            asked = self._asked(scope)
+            grants = [await self._access.check(scope, "subscribe", one.run) for one in asked]
+            if not asked:
+                await send({"type": "http.response.start", "status": 204, "headers": headers})
+                return await send({"type": "http.response.body", "body": b""})
+            until = min((grant.until for grant in grants if grant.until is not None), default=None)
+            grant = Grant(by=grants[0].by, until=until)
             await EventStream(self._streams, asked, grant, scope, receive, send).run(headers)
         except Problem as problem:
             await problem.with_headers(headers)(scope, receive, send)
+
+
+class SeveralEventsEndpoint(EventsEndpoint):
+    """The route of a stream of several runs."""
+
+    def _asked(self, scope: Scope) -> list[Asked]:
+        settings = self._streams.settings
+        return Asked.read_several(scope, wait=settings.wait, most=settings.max_runs)
 
 
 class _Bare:
@@ -93,6 +109,7 @@ def run_routes(streams: Streams, runs: Runs, access: Access, cors: Cors) -> list
         Route("/runs", Endpoint(runs.latest, cors)),
         Route("/runs/{run}", Endpoint(runs.one, cors)),
         Route("/runs/{run}/events", EventsEndpoint(streams, access, cors)),
+        Route("/events", SeveralEventsEndpoint(streams, access, cors)),
     ]
 
 

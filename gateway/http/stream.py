@@ -1,4 +1,4 @@
-"""One reader: ``GET /runs/{run}/events`` as a bare ASGI callable.
+"""One reader: ``GET /runs/{run}/events``, or ``GET /events`` of several runs, as a bare ASGI callable.
 
 One coroutine writes, one small task notices the hang-up, and the wheel does all timing. Headers and ``:ok`` go out at
 once, then what :class:`~gateway.http.reading.Reading` gives, then the end or an abort. While the reader keeps up the
@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import structlog
-from redis.exceptions import RedisError
 from starlette.types import Receive, Scope, Send
 
 from gateway.fanout.frames import CONTENT_TYPES, Format, comment, preamble
-from gateway.fanout.text import ending
 from gateway.http.access import Grant
 from gateway.http.asked import Asked
 from gateway.http.problems import Header, Problem
 from gateway.http.reading import Reading, Streams
+from gateway.http.several import SeveralReadings
 from gateway.http.wire import Wire
 
 __all__ = ["EventStream"]
@@ -35,19 +34,39 @@ log = structlog.get_logger("toolcast.stream")
 class EventStream:
     """The stream of one reader, from its first byte to its last; it ends at the latest when its grant does."""
 
-    __slots__ = ("_asked", "_ends_at", "_method", "_reading", "_receive", "_shared", "_wire")
+    __slots__ = (
+        "_ends_at",
+        "_format",
+        "_method",
+        "_reading",
+        "_receive",
+        "_runs",
+        "_shared",
+        "_wire",
+    )
 
     def __init__(
-        self, shared: Streams, asked: Asked, grant: Grant, scope: Scope, receive: Receive, send: Send
+        self,
+        shared: Streams,
+        asked: Sequence[Asked],
+        grant: Grant,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
     ) -> None:
         self._shared = shared
-        self._asked = asked
+        self._format = asked[0].format
+        self._runs = ", ".join(one.run for one in asked)
         left = None if grant.until is None else grant.until - shared.clock()
         self._ends_at = None if left is None else shared.wheel.now() + left
         self._method: str = scope["method"]
         self._receive = receive
         self._wire = Wire(scope, receive, send, shared.connections, clock=shared.wheel.now)
-        self._reading = Reading(shared, asked, self._wire)
+        self._reading: Reading | SeveralReadings = (
+            Reading(shared, asked[0], self._wire)
+            if self._format != "sse-runs" and len(asked) == 1
+            else SeveralReadings(shared, asked, self._wire)
+        )
 
     async def run(self, headers: Iterable[Header]) -> None:
         """Serve the reader; raises :class:`Problem` for what must be answered before the stream begins."""
@@ -60,13 +79,13 @@ class EventStream:
             if await reading.nothing_left():
                 await wire.open(204, headers)
                 return await wire.finish()
-            await wire.open(200, [*_headers(self._asked.format), *headers])
+            await wire.open(200, [*_headers(self._format), *headers])
             if self._method == "HEAD":
                 return await wire.finish()
             # Held only while it runs: the reader ends when it does, and ends it.
             hang_up = asyncio.create_task(self._watch_hang_up(), name="hang-up")
             shared.wheel.add(0, self._tick)
-            await wire.write(preamble(self._asked.format, retry=_jittered(2000)))
+            await wire.write(preamble(self._format, retry=_jittered(2000)))
             await self._serve()
         finally:
             reading.close()
@@ -80,7 +99,7 @@ class EventStream:
 
     async def _serve(self) -> None:
         reading, wire, drain = self._reading, self._wire, self._shared.settings.drain
-        while not (reading.subscription.closed or wire.gone):
+        while not (reading.closed or wire.gone):
             if self._shared.hub.draining:
                 seconds = random.uniform(0.2, 1.0) * drain
                 return await self._farewell("the gateway is stopping; reconnect", seconds=seconds)
@@ -94,55 +113,44 @@ class EventStream:
 
     async def _finish(self, data: bytes) -> None:
         """Nothing follows: the body ends cleanly."""
-        run_log = self._reading.subscription.log
-        if self._asked.format == "text" and run_log is not None:
-            state = self._shared.states.at(self._asked.run, run_log.position, run_log)
-            try:
-                data += ending(await self._reading.subscription.read(state)).encode()
-            except (RedisError, OSError):
-                data += b"(ended)\n"
-        await self._wire.finish(data)
+        await self._wire.finish(data + await self._reading.ending())
 
     async def _farewell(self, reason: str, *, seconds: float) -> None:
         """Let the reader take its last bytes, then cut, so that it knows that the run goes on without it."""
-        subscription = self._reading.subscription
-        again = preamble(self._asked.format, retry=_jittered(1500)).removeprefix(b":ok\n")
+        reading = self._reading
+        again = preamble(self._format, retry=_jittered(1500)).removeprefix(b":ok\n")
         try:
             async with asyncio.timeout(seconds):
-                await self._wire.write(comment(reason, self._asked.format) + again)
-                while not subscription.closed:
-                    await subscription.wait()
+                await self._wire.write(comment(reason, self._format) + again)
+                while not reading.closed:
+                    await reading.wait()
         except TimeoutError:
             pass
         self._wire.abort()
-        subscription.close()
+        reading.stop()
 
     async def _watch_hang_up(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._reading.subscription.close()
+        self._reading.stop()
 
     def _tick(self, now: float) -> float | None:
         """Called by the wheel: wakes a silent reader, lets one go that is gone or takes nothing."""
-        wire, subscription, timeout = (
-            self._wire,
-            self._reading.subscription,
-            self._shared.settings.write_timeout,
-        )
+        wire, reading, timeout = self._wire, self._reading, self._shared.settings.write_timeout
         if wire.gone:
-            subscription.close()
+            reading.stop()
             return None
         if wire.writing_since is not None and now - wire.writing_since >= timeout:
             self._shared.dropped += 1
-            log.info("reader takes nothing; dropped", run=self._asked.run)
+            log.info("reader takes nothing; dropped", run=self._runs)
             wire.abort()
-            subscription.close()
+            reading.stop()
             return None
-        due = self._reading.due(now)
+        due = reading.due(now)
         if self._ends_at is not None:
             due = min(due, max(self._ends_at - now, 0))
-        if due == 0 and subscription.waiting:
-            subscription.wake()
+        if due == 0 and reading.waiting:
+            reading.wake()
         return min(due, timeout)
 
 

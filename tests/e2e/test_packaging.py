@@ -16,7 +16,7 @@ import pytest
 from tests.support.needs import lacking
 from tests.support.servers import ROOT, Process
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.xdist_group("packaging")]
 
 UNREACHABLE = ("No matching distribution", "Could not find a version", "Failed to establish a new connection")
 TROUBLE = ROOT / "docs" / "troubleshooting.md"

@@ -17,6 +17,7 @@ from listeners.contract.log import Appended, Limits
 from tests.e2e.conftest import Start
 from tests.support.reader import Received, read_stream
 from tests.support.servers import GatewayProcess, start_gateway, wait_until
+from tests.support.valkey import start_valkey
 from tests.support.writing import Writer
 
 CALL = CallRef(key="call_A", id="call_A", name="web_search", title="Searching the web…", index=0, attempt=1)
@@ -339,8 +340,7 @@ async def test_runs_are_listed_newest_first_and_paged(redis: Redis, shared_gatew
 
 async def test_redis_away_keeps_streams_open_and_fills_the_hole(start: Start) -> None:
     """Killed and started again on the same port with its file: the reader has everything, in order."""
-    server = ValkeyServer(appendonly="yes", appendfsync="always")
-    server.start()
+    server = start_valkey(appendonly="yes", appendfsync="always")
     port, data = server.port, server.data_dir
     gateway = start_gateway(f"redis://127.0.0.1:{port}")
     try:

@@ -19,6 +19,7 @@ from listeners.contract.keys import Keys
 from listeners.contract.log import read_entries
 from tests.support.proxy import Proxy
 from tests.support.servers import Process, wait_until
+from tests.support.valkey import start_valkey
 
 Run = Callable[..., Process]
 
@@ -345,8 +346,7 @@ def test_the_environment_says_where_redis_is(run: Run, redis: Redis, redis_url: 
 
 def test_a_restarted_server_gets_the_rest(run: Run) -> None:
     """A server that is killed and comes up empty: the run goes on there, and ends there."""
-    first = ValkeyServer()
-    first.start()
+    first = start_valkey()
     port = first.port
     process = run(
         """

@@ -17,6 +17,8 @@ CASES = sorted((Path(__file__).parent / "cases").glob("*.py"))
 ROOT = Path(__file__).parents[2]
 Complaint = tuple[int, str]
 
+pytestmark = pytest.mark.xdist_group("typing")
+
 
 @pytest.fixture(scope="module")
 def complaints() -> dict[str, set[Complaint]]:

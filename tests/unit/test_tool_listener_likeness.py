@@ -131,7 +131,7 @@ WITHOUT_NAME: list[Tool] = [
 
 
 def name_of(tool: Tool) -> str:
-    return getattr(tool, "__name__", repr(tool))
+    return getattr(tool, "__name__", type(tool).__name__)
 
 
 @pytest.mark.parametrize("tool", WITH_NAME, ids=name_of)
@@ -152,7 +152,7 @@ def test_looks_of_functions_and_methods(tool: Tool) -> None:
     assert getattr(observed, "tags", None) == getattr(tool, "tags", None)
 
 
-@pytest.mark.parametrize("tool", WITHOUT_NAME, ids=repr)
+@pytest.mark.parametrize("tool", WITHOUT_NAME, ids=name_of)
 def test_looks_of_partials_and_objects(tool: Tool) -> None:
     """The signature is theirs; what they lack is the function's or the class's, and the hints can be resolved."""
     observed = wrap(tool, ToolCallListener())
