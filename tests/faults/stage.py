@@ -157,11 +157,13 @@ class Stage:
         moves: tuple[int, int] | None = None,
     ) -> None:
         """Have ``runs`` runs published, 200 events a second, and read by ``readers`` that wait for them, of whom the
-        last six come late; returns when everybody has got events for a while."""
+        last six come late, and by four more that read all of them on one connection; returns when everybody has got
+        events for a while."""
         if not self.gateways:
             self.start_gateway()
         names = [f"run{number}" for number in range(1, runs + 1)]
         self.open_readers(readers - 6, names, moves=moves)
+        self.open_readers(4, names, moves=moves, together=True, query="from=start")
         options: dict[str, Any] = {} if lease is None else {"lease": lease}
         self.start_agents(names, url=url, **options)
         self.flowing()
