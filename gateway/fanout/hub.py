@@ -101,9 +101,20 @@ class Watch:
 
 
 class Subscription:
-    """One reader: a position in a log plus a wake-up, never a queue."""
+    """One reader: a position in a log plus a wake-up, never a queue. ``on_drain`` is called when the gateway stops."""
 
-    __slots__ = ("_pass_on", "_reading", "_waker", "closed", "format", "log", "seq", "types", "watch")
+    __slots__ = (
+        "_pass_on",
+        "_reading",
+        "_waker",
+        "closed",
+        "format",
+        "log",
+        "on_drain",
+        "seq",
+        "types",
+        "watch",
+    )
 
     def __init__(self, watch: Watch, format: Format, types: TypeFilter | None) -> None:
         self.watch = watch
@@ -115,6 +126,7 @@ class Subscription:
         self._waker: asyncio.Future[None] | None = None
         self._pass_on: Callable[[], bool] | None = None
         self._reading: asyncio.Timeout | None = None
+        self.on_drain: Callable[[], None] | None = None
 
     def move(self, log: RunLog, seq: int) -> None:
         """Stand behind ``seq`` of ``log``."""
@@ -217,6 +229,8 @@ class Subscription:
         """End what the reader waits for, since the gateway stops."""
         if self._reading is not None:
             self._reading.reschedule(asyncio.get_running_loop().time())
+        if self.on_drain is not None:
+            self.on_drain()
         self.wake()
 
     def wake(self) -> None:

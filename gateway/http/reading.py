@@ -71,6 +71,7 @@ class Reading:
         "_alone",
         "_asked",
         "_events_given",
+        "_followed",
         "_rest",
         "_shared",
         "_told_away",
@@ -88,6 +89,7 @@ class Reading:
         self.subscription = shared.hub.attach(asked.run, asked.format, asked.types)
         self.over = False
         self.quiet = False
+        self._followed = False
         self._told_away = False
         self._absent_at: float | None = None
         self._events_given = False
@@ -106,6 +108,10 @@ class Reading:
     def stop(self) -> None:
         """The reader is gone, or shall go."""
         self.subscription.close()
+
+    def on_drain(self, call: Callable[[], None]) -> None:
+        """Have ``call`` called when the gateway stops."""
+        self.subscription.on_drain = call
 
     def wake(self) -> None:
         """Have :meth:`next` look whether it is time for something."""
@@ -190,6 +196,7 @@ class Reading:
         if run_log is None:
             return self._gone() if self._is_given_up() else await self._absent()
         waited = self._present()
+        self._followed = self._followed or waited
         after = asked.after
         if after is None:
             # A run that begins under a reader's eyes begins with its first event, whatever `from` says.
@@ -270,7 +277,7 @@ class Reading:
             # Who comes from an epoch that was lost has seen nothing of this one: all of it follows. Of a run that had
             # ended before the reader came its end is what counts.
             anew = reason == "restarted" and not self.subscription.overtaken
-            anew = anew and (self._events_given or not run_log.ended)
+            anew = anew and (self._followed or self._events_given or not run_log.ended)
             place = await read(states.beginning(run, run_log)) if anew else None
             entry, seq = await read(
                 states.snapshot(run, run_log, reason=reason, calls=calls, now=now, seq=place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from gateway.fanout.hub import Subscription
@@ -45,6 +45,10 @@ class SeveralReadings:
         """The reader is gone, or shall go."""
         for reading in self._readings:
             reading.stop()
+
+    def on_drain(self, call: Callable[[], None]) -> None:
+        """Have ``call`` called when the gateway stops."""
+        self._readings[0].on_drain(call)
 
     def wake(self) -> None:
         """Have :meth:`next` look whether it is time for something."""

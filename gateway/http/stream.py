@@ -85,6 +85,7 @@ class EventStream:
             # Held only while it runs: the reader ends when it does, and ends it.
             hang_up = asyncio.create_task(self._watch_hang_up(), name="hang-up")
             shared.wheel.add(0, self._tick)
+            reading.on_drain(self._drain)
             await wire.write(preamble(self._format, retry=_jittered(2000)))
             await self._serve()
         finally:
@@ -128,6 +129,16 @@ class EventStream:
             pass
         self._wire.abort()
         reading.stop()
+
+    def _drain(self) -> None:
+        """Give a reader that takes nothing a moment, since its coroutine is held up by it and can't say farewell."""
+        seconds = random.uniform(0.2, 1.0) * self._shared.settings.drain
+        asyncio.get_running_loop().call_later(seconds, self._cut_stalled)
+
+    def _cut_stalled(self) -> None:
+        if self._wire.writing_since is not None:
+            self._wire.abort()
+            self._reading.stop()
 
     async def _watch_hang_up(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

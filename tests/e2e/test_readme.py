@@ -227,7 +227,7 @@ def test_make_test_runs_all_tests_of_both_languages() -> None:
         ["make", "--dry-run", "test"], cwd=ROOT, env={**os.environ, **without_make(dict(os.environ))},
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
-    assert re.search(r"python -m pytest\s*$", plan, re.MULTILINE)
+    assert re.search(r"python -m pytest -n 4 --dist worksteal\s*$", plan, re.MULTILINE)
     assert re.search(r"--test tests/web/\*\.test\.js$", plan, re.MULTILINE)
     assert COMMANDS.code.split("\n")[1].startswith("make test ")
 

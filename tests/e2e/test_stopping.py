@@ -37,10 +37,12 @@ def stalled_reader(port: int, path: str) -> socket.socket:
     return sock
 
 
-async def stop_under_load(gateway: GatewayProcess, writer: Writer, path: str) -> tuple[list[Received], float]:
-    """Let 200 readers follow a run, 5 of them taking nothing, and stop the gateway in mid-run."""
+async def stop_under_load(
+    gateway: GatewayProcess, writer: Writer, path: str, *, count: int = READERS
+) -> tuple[list[Received], float]:
+    """Let ``count`` readers follow a run, 5 of them taking nothing, and stop the gateway in mid-run."""
     writer.start()
-    opened = [asyncio.Event() for _ in range(READERS - STALLED)]
+    opened = [asyncio.Event() for _ in range(count - STALLED)]
     readers = [
         asyncio.create_task(read_stream(gateway.port, f"{path}?types=x_n", opened=event)) for event in opened
     ]
@@ -85,6 +87,15 @@ async def test_plain_uvicorn_stops_within_two_seconds(redis_url: str, redis: Red
     received, took = await stop_under_load(start(), writer, "/runs/stopping/events")
     assert took < 2
     await check_resumed(start(), writer, received, "/runs/stopping/events")
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.slow
+async def test_readers_that_take_nothing_never_hold_the_end_up(redis: Redis, start: Start) -> None:
+    """Each time, wherever they are stuck: in a write, or waiting for the next page."""
+    for turn in range(5):
+        _, took = await stop_under_load(start(), Writer(redis, f"r{turn}"), f"/runs/r{turn}/events", count=6)
+        assert took < 2
 
 
 @pytest.mark.timeout(90)

@@ -107,7 +107,7 @@ def mark_of(event: Event) -> str:
         return event.type
     step = f" {data.get('progress')}" if event.type == "tool_progress" else ""
     # An attempt is counted at its start; an identification comes before the first one.
-    attempt = "" if event.type == "tool_call_identified" else f" {call.attempt}"
+    attempt = "" if event.type == "tool_call_identified" else f" {call.attempt or 1}"
     return f"{event.type} {call.key}{attempt}{step}"
 
 
