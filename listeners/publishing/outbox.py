@@ -84,7 +84,8 @@ class Outbox:
         self.overflowed = False
 
     def __len__(self) -> int:
-        return len(self._frozen) + len(self._waiting)
+        # The state that is owed for what was dropped counts as one.
+        return len(self._frozen) + len(self._waiting) + self.overflowed
 
     @property
     def size(self) -> int:
@@ -100,7 +101,10 @@ class Outbox:
         """Take an event in; returns ``False`` if that cost more than fragments."""
         self._coalesce(queued)
         whole = True
-        while len(self) >= self._max_events or self._size + len(queued.event) > self._max_bytes:
+        while (
+            len(self._frozen) + len(self._waiting) >= self._max_events
+            or self._size + len(queued.event) > self._max_bytes
+        ):
             if self._fragments:
                 victim = next(iter(self._fragments.values()))
                 self._take(victim)

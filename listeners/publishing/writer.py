@@ -244,8 +244,11 @@ class Writer:
                 self._fenced(resumed=answer.resumed)
             case Refused():
                 self._refused(batch, answer)
-            case Lost():
+            case Lost() if batch.events or not self._outbox.frozen:
                 self._was_lost()
+            case Lost():
+                # The batch that is under way will be answered for itself; it may have been taken already.
+                pass
 
     def refused_by_server(self, batch: Batch, error: Exception) -> None:
         """Give a batch up that Redis answers with an error, which it would repeat for ever."""
