@@ -22,7 +22,11 @@ from tests.support.servers import ROOT
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.md")])
 CODE = [
-    block for path in (ROOT / "docs").glob("*.md") for block in blocks(path) if block.language == "python"
+    block
+    for path in (ROOT / "docs").glob("*.md")
+    for block in blocks(path)
+    # Those of the clients need a run to read.
+    if block.language == "python" and path.name != "clients.md"
 ]
 AGENT = ROOT / "docs" / "agent.md"
 TROUBLE = ROOT / "docs" / "troubleshooting.md"

@@ -10,16 +10,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import which
 
+import httpx
 import pytest
 from redis import Redis
 
 from tests.e2e.conftest import Start
+from tests.support.needs import lacking
 from tests.support.reader import Received, read_stream
 from tests.support.servers import Process, wait_until
 from tests.support.writing import Writer
 
 NGINX = which("nginx") or which("nginx", path="/usr/sbin")
-pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is missing: apt-get install nginx-light")
 
 USUAL = """
 proxy_set_header Host $host;
@@ -44,6 +45,8 @@ def answers(port: int) -> bool:
 @pytest.fixture
 def proxy(tmp_path: Path) -> Iterator[Callable[..., int]]:
     """Start an nginx of its own in front of a port and return the port it listens on."""
+    if NGINX is None:
+        lacking("nginx is missing: apt-get install nginx-light")
     started: list[Process] = []
 
     def begin(upstream: int, extra: str = "") -> int:
@@ -114,3 +117,31 @@ async def test_through_a_proxy_with_default_settings_events_come_at_once(
     assert (await task).clean
     # Twenty polls of 20 ms on a busy machine; the median is what the promise is about.
     assert sorted(late)[10] < 0.1
+
+
+@pytest.mark.parametrize(
+    "extra",
+    ["", "proxy_http_version 1.1; gzip on; gzip_types *; gzip_proxied any; gzip_min_length 1;"],
+    ids=["default", "compressing all"],
+)
+async def test_nothing_in_between_holds_an_event_back(
+    redis: Redis, start: Start, proxy: Callable[..., int], extra: str
+) -> None:
+    """nginx's own default, HTTP/1.0 to the gateway, and one that compresses whatever it passes on."""
+    gateway = start(env={"TOOLCAST_INSECURE": "1"})
+    url = f"http://127.0.0.1:{proxy(gateway.port, extra)}/runs/held/events"
+    writer = Writer(redis, "held")
+    late: list[float] = []
+    began = time.monotonic()
+    async with httpx.AsyncClient() as client, client.stream("GET", url) as response:
+        assert time.monotonic() - began < 1 and response.status_code == 200
+        assert response.headers.get("content-encoding") == ("gzip" if "gzip" in extra else None)
+        text, chunks = "", response.aiter_text()
+        await asyncio.to_thread(writer.start)
+        for n in range(20):
+            sent = time.monotonic()
+            await asyncio.to_thread(writer.numbers, 1, start=n)
+            while f'"n":{n}}}' not in text:
+                text += await asyncio.wait_for(anext(chunks), 5)
+            late.append(time.monotonic() - sent)
+    assert sorted(late)[10] < 0.1 and max(late) < 1

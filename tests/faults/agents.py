@@ -105,11 +105,11 @@ class Agent:
         self._joins = True
         self._step = self._numbers = 0
 
-    def number(self) -> None:
-        data = {"by": self.name, "n": self._numbers}
+    def number(self, padding: int = 0) -> None:
+        data: dict[str, Any] = {"by": self.name, "n": self._numbers}
         self._numbers += 1
         self._note("x_n", **data)
-        self.publisher.publish("x_n", data=data)
+        self.publisher.publish("x_n", data=data | ({"pad": "x" * padding} if padding else {}))
 
     def step(self) -> None:
         """Do the next thing: of ten, four are numbers and six are a tool call's."""
@@ -184,13 +184,19 @@ class Agents:
     def _work(self) -> None:
         due = int((time.monotonic() - self._since) * self._per_second)
         while self._done < due and self._agents:
-            self._agents[self._turn % len(self._agents)].step()
+            agent = self._agents[self._turn % len(self._agents)]
+            if self._padding:
+                agent.number(self._padding)
+            else:
+                agent.step()
             self._turn += 1
             self._done += 1
 
     # -- orders -------------------------------------------------------------------------------------------------
 
-    def _rate(self, per_second: float) -> None:
+    def _rate(self, per_second: float, padding: int = 0) -> None:
+        """Publish so many events a second; with ``padding`` numbers alone, of about so many bytes each."""
+        self._padding = padding
         self._per_second, self._since, self._done = per_second, time.monotonic(), 0
 
     def _burst(self, count: int) -> None:

@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import lru_cache
 from typing import Final, NamedTuple, cast
 
@@ -36,6 +37,7 @@ class Block(NamedTuple):
     position: Position
     event: Event
     item: Item
+    sent: float
 
 
 class Response:
@@ -143,6 +145,7 @@ class EventSource(asyncio.Protocol):
         self.ended = ""
         self.complaints: list[str] = []
         self.fresh = 0
+        self.latencies: list[float] = []
         self.opened: list[float] = []
         self.closed: list[float] = []
         self._ports = ports
@@ -174,6 +177,11 @@ class EventSource(asyncio.Protocol):
     def connected(self) -> bool:
         """Whether a stream is open."""
         return len(self.opened) > len(self.closed)
+
+    @property
+    def stalled(self) -> bool:
+        """Whether it takes nothing."""
+        return self._stalled
 
     def resume(self) -> None:
         """Take bytes again."""
@@ -265,6 +273,8 @@ class EventSource(asyncio.Protocol):
         self._last_id = block.id or self._last_id
         self.lanes[block.event.run].take(block)
         self.fresh += 1
+        if block.sent:
+            self.latencies.append(time.time() - block.sent)
         if self._moves:
             self._left -= 1
             if self._left == 0:
@@ -289,4 +299,5 @@ def _read_block(block: bytes) -> Block:
     position = Position.parse(id) or Position.parse(msgspec.json.decode(data, type=_Numbered).id) or ABSENT
     if (named := fields[b"event"].decode()) != event.type:
         raise ValueError(f"the wire says {named}, the envelope {event.type}")
-    return Block(id, position, event, item_of(position, event))
+    sent = datetime.fromisoformat(event.time).timestamp() if event.type == "x_n" else 0.0
+    return Block(id, position, event, item_of(position, event), sent)

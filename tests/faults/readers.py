@@ -56,6 +56,7 @@ class Readers:
         """Begin to count anew who gets something."""
         for source in self._sources:
             source.fresh = 0
+            source.latencies = []
 
     def report(self) -> dict[str, int]:
         """How many wait for their end, are connected, have got nothing since the mark; events in all."""
@@ -66,6 +67,11 @@ class Readers:
             "stale": sum(not source.fresh for source in waiting),
             "events": sum(len(lane.items) for source in self._sources for lane in source.lanes.values()),
         }
+
+    def latency(self) -> float:
+        """Seconds from publishing to reading a number since the mark, of 99 in a hundred, over whoever takes bytes."""
+        seconds = sorted(one for source in self._sources if not source.stalled for one in source.latencies)
+        return seconds[len(seconds) * 99 // 100] if seconds else 0.0
 
     def finish(self) -> None:
         """Write down what was seen: by reader and run, and when each connection was opened and lost."""

@@ -71,3 +71,43 @@ def hang_ups(stage: Stage, times: float) -> None:
         stage.complain(f"memory grew over the second half: {half.memory} to {after.memory}")
     stage.open_readers(4, ["ended", "open"])
     stage.calm()
+
+
+@fault("ten of a hundred readers take nothing while events of 1 kB pass", printed=(60,), short=(5,))
+def readers_stalled(stage: Stage, seconds: float) -> None:
+    stage.news |= {"lagged", "trimmed"}
+    stage.start_redis()
+    gateway = stage.start_gateway(
+        factory="tests.faults.gateway_inside:create_app", TOOLCAST_WRITE_TIMEOUT=str(max(seconds / 2, 2))
+    )
+    inside = Inside(gateway, stage.redis)
+    stage.open_readers(90, ["run1"])
+    agents = stage.start_agents(["run1"], rate=0)
+    rate = 20_000 / 60
+
+    def load(for_seconds: float) -> float:
+        stage.mark()
+        agents.ask("rate", per_second=rate, padding=1_000)
+        stage.away(for_seconds)
+        agents.ask("rate", per_second=0)
+        agents.ask("flush", within=20)
+        stage.away(0.5)
+        return stage.latency()
+
+    # Until its log is at its bound, which it keeps from then on.
+    load(5)
+    alone = load(min(seconds, 20))
+    stage.open_readers(10, ["run1"], stalled=True)
+    stage.away(0.5)
+    before = inside.measure()
+    among = load(seconds)
+    after = inside.measure()
+    if after.memory > before.memory + 10 * 64 * 1024 + 4 * 2**20:
+        stage.complain(f"memory grew from {before.memory} to {after.memory}")
+    # At its shortest it is played beside other tests, whose work is measured too.
+    if among > (2 * max(alone, 0.02) if seconds >= 60 else 20 * max(alone, 0.1)):
+        stage.complain(
+            f"the healthy waited {among * 1000:.1f} ms, and {alone * 1000:.1f} ms without the stalled"
+        )
+    stage.resume_stalled()
+    stage.calm(seconds=120)
