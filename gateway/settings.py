@@ -117,6 +117,14 @@ class Settings:
         read=read_seconds,
         check=between(0.05, 3_600),
     )
+    max_age: float = setting(
+        0.0,
+        env="TOOLCAST_MAX_AGE",
+        kind="seconds",
+        help="How old a connection may get, give or take a quarter, before its reader must reconnect; 0: any age.",
+        read=read_seconds,
+        check=between(0, 604_800),
+    )
     wait: float = setting(
         600.0,
         env="TOOLCAST_WAIT",

@@ -26,7 +26,7 @@ from gateway.http.wire import Wire
 __all__ = ["EventStream"]
 
 EXPIRY_DRAIN: Final = 0.5
-"""Seconds that a reader whose permission has run out gets to take its last bytes."""
+"""Seconds that a reader whose time has run out gets to take its last bytes."""
 
 log = structlog.get_logger("toolcast.stream")
 
@@ -36,6 +36,7 @@ class EventStream:
 
     __slots__ = (
         "_ends_at",
+        "_ends_because",
         "_format",
         "_method",
         "_reading",
@@ -59,6 +60,12 @@ class EventStream:
         self._runs = ", ".join(one.run for one in asked)
         left = None if grant.until is None else grant.until - shared.clock()
         self._ends_at = None if left is None else shared.wheel.now() + left
+        self._ends_because = "token expired"
+        if shared.settings.max_age:
+            # Spread, so that readers who came together don't come back together.
+            age = shared.wheel.now() + shared.settings.max_age * random.uniform(0.75, 1.25)
+            if self._ends_at is None or age < self._ends_at:
+                self._ends_at, self._ends_because = age, "this connection is old enough; reconnect"
         self._method: str = scope["method"]
         self._receive = receive
         self._wire = Wire(scope, receive, send, shared.connections, clock=shared.wheel.now)
@@ -79,6 +86,7 @@ class EventStream:
             if await reading.nothing_left():
                 await wire.open(204, headers)
                 return await wire.finish()
+            wire.notice_half_open()
             await wire.open(200, [*_headers(self._format), *headers])
             if self._method == "HEAD":
                 return await wire.finish()
@@ -105,7 +113,7 @@ class EventStream:
                 seconds = random.uniform(0.2, 1.0) * drain
                 return await self._farewell("the gateway is stopping; reconnect", seconds=seconds)
             if self._ends_at is not None and self._shared.wheel.now() >= self._ends_at:
-                return await self._farewell("token expired", seconds=EXPIRY_DRAIN)
+                return await self._farewell(self._ends_because, seconds=EXPIRY_DRAIN)
             data = await reading.next()
             if reading.over:
                 return await self._finish(data)

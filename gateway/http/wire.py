@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Any, Final
 
 from starlette.types import Receive, Scope, Send
 
@@ -11,6 +14,20 @@ from gateway.http.problems import Header
 from gateway.http.stepping import step
 
 __all__ = ["Wire"]
+
+
+# Silence is probed after 30 s, three times; bytes that nobody acknowledges for a minute end the connection.
+_HALF_OPEN: Final = [
+    (level, getattr(socket, option), value)
+    for level, option, value in (
+        (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+        (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 30),
+        (socket.IPPROTO_TCP, "TCP_KEEPINTVL", 10),
+        (socket.IPPROTO_TCP, "TCP_KEEPCNT", 3),
+        (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", 60_000),
+    )
+    if hasattr(socket, option)
+]
 
 
 class Wire:
@@ -48,6 +65,14 @@ class Wire:
         """Whether the connection was aborted from here."""
         self.steps = is_servers_own(send)
         """Whether :meth:`try_write` may be called outside the request's own task."""
+
+    def notice_half_open(self) -> None:
+        """Have the system close the connection of a peer that vanished without a word, as far as it can."""
+        sock: Any = None if self._transport is None else self._transport.get_extra_info("socket")
+        for level, option, value in _HALF_OPEN if sock is not None else ():
+            # A Unix socket has none of these, and needs none.
+            with suppress(OSError):
+                sock.setsockopt(level, option, value)
 
     async def open(self, status: int, headers: Iterable[Header]) -> None:
         """Send status and headers, at once."""

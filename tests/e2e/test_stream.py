@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from redis import Redis
@@ -379,3 +380,34 @@ async def test_redis_away_keeps_streams_open_and_fills_the_hole(start: Start) ->
     finally:
         gateway.stop()
         server.stop()
+
+
+async def test_a_connection_that_is_old_enough_is_cut_and_its_reader_goes_on(
+    redis: Redis, start: Start
+) -> None:
+    gateway = start(env={"TOOLCAST_MAX_AGE": "1"})
+    writer = Writer(redis, "old")
+    writer.start()
+    first = await read_stream(gateway.port, "/runs/old/events")
+    assert not first.clean and any("old enough" in text for text in first.comments)
+    writer.end()
+    rest = await read_stream(gateway.port, "/runs/old/events", headers={"Last-Event-ID": first.ids[-1]})
+    assert rest.clean and rest.types == ["run_completed"]
+
+
+async def test_a_peer_that_vanishes_without_a_word_is_probed(
+    redis: Redis, shared_gateway: GatewayProcess
+) -> None:
+    """The kernel's table says for each connection which timer runs: 2 is the one that probes a silent peer."""
+    Writer(redis, "probed").start()
+    opened = asyncio.Event()
+    task = asyncio.create_task(read_stream(shared_gateway.port, "/runs/probed/events", opened=opened))
+    await opened.wait()
+
+    def timers() -> list[str]:
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        mine = f":{shared_gateway.port:04X}"
+        return [row[5].split(":")[0] for row in rows if row[1].endswith(mine) and row[3] == "01"]
+
+    await asyncio.to_thread(wait_until, "the kernel probes", lambda: "02" in timers())
+    task.cancel()
