@@ -169,7 +169,7 @@ class Settings:
         256 * MIB,
         env="TOOLCAST_MEMORY",
         kind="size",
-        help="Frames of all runs kept in memory; the run opened longest ago gives first.",
+        help="Frames of all runs kept in memory; the run read longest ago gives first.",
         read=read_size,
         check=at_least(1 * MIB),
     )

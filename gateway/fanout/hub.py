@@ -38,7 +38,8 @@ class Watch:
     has been asked.
 
     ``changes`` counts how often that changed. ``missing``: Redis holds less than ``log`` does, or nothing;
-    ``standing`` is then what it holds of the run.
+    ``standing`` is then what it holds of the run. ``read``: somebody has read since the hub last looked, and
+    ``read_in`` the last of its looks before which somebody had.
     """
 
     __slots__ = (
@@ -50,6 +51,8 @@ class Watch:
         "loaded",
         "log",
         "missing",
+        "read",
+        "read_in",
         "readers",
         "run",
         "standing",
@@ -64,6 +67,8 @@ class Watch:
         self.standing: Standing | None = None
         self.readers = 0
         self.changes = 0
+        self.read = True
+        self.read_in = 0
         self._ready: asyncio.Event | None = None
         self._waiting: set[Subscription] = set()
         self._telling = False
@@ -170,6 +175,7 @@ class Subscription:
         log = self.log
         if log is None or self.seq >= log.head:
             return b""
+        self.watch.read = True
         chunk: Chunk | None
         if self.types is None:
             chunk = log.read(self.seq, self.format, limit=limit)
@@ -260,10 +266,10 @@ class Hub:
         self._wheel = wheel
         self._linger = linger
         self._memory = memory
-        # In the order in which they were last opened.
         self._watches: dict[str, Watch] = {}
         self._subscriptions: set[Subscription] = set()
         self._empty = asyncio.Event()
+        self._looks = 0
         self.draining = False
 
     @property
@@ -290,8 +296,7 @@ class Hub:
         if watch is None:
             watch = self._watches[run] = Watch(run, self._release)
             self._source.watch(watch)
-        else:
-            self._watches[run] = self._watches.pop(run)
+        watch.read = True
         self._wheel.remove(watch.release)
         watch.readers += 1
         subscription = Subscription(watch, format, types)
@@ -309,12 +314,19 @@ class Hub:
             self._wheel.add(self._linger, watch.release)
 
     def shed(self, now: float) -> float:
-        """Keep to the bound of memory (a tick of the wheel): the run that was opened longest ago gives first.
+        """Keep to the bound of memory (a tick of the wheel): the run that was read longest ago gives first.
 
         Its readers go on from Redis, where they stand.
         """
-        held = sum(watch.log.size for watch in self._watches.values() if watch.log is not None)
+        self._looks += 1
+        held = 0
         for watch in self._watches.values():
+            if watch.read:
+                watch.read, watch.read_in = False, self._looks
+            held += watch.log.size if watch.log is not None else 0
+        if held <= self._memory:
+            return SHED_EVERY
+        for watch in sorted(self._watches.values(), key=lambda watch: watch.read_in):
             if held <= self._memory:
                 break
             if watch.log is not None:

@@ -14,8 +14,11 @@ from redis import Redis
 from gateway.fanout.history import History
 from gateway.fanout.hub import Hub, Subscription
 from gateway.fanout.relay import Relay
+from gateway.fanout.runlog import RunLog
 from gateway.fanout.states import States
 from gateway.fanout.wheel import Wheel
+from listeners.contract.log import Entry
+from listeners.contract.position import Position
 from tests.support.writing import Writer
 
 
@@ -207,7 +210,7 @@ async def test_a_thousand_snapshots_at_once_fold_once(redis: Redis, engine: Engi
 
 
 async def test_all_runs_together_keep_to_the_bound_of_memory(redis: Redis, redis_url: str) -> None:
-    """The run opened longest ago gives first, and its readers go on from Redis."""
+    """The run read longest ago gives first, and its readers go on from Redis."""
     history = History(redis_url, "toolcast")
     relay = Relay(redis_url, "toolcast", history)
     hub = Hub(relay, Wheel(time.monotonic), memory=60_000)
@@ -221,8 +224,19 @@ async def test_all_runs_together_keep_to_the_bound_of_memory(redis: Redis, redis
             subscription = hub.attach(name)
             assert await subscription.watch.ready(10)
             subscriptions.append(subscription)
-        hub.attach("one")
         hub.shed(0.0)
+        for watch in hub.watches():
+            assert watch.log is not None
+            # As if there had been room at that look.
+            watch.log = RunLog(watch.log.epoch, head=watch.log.head)
+            for n in range(300):
+                at = Position(watch.log.epoch, watch.log.head + 1)
+                watch.log.append(Entry(at, "x_n", b'{"n":%d,"pad":"%b"}' % (n, b"x" * 70)))
+        first = subscriptions[0]
+        assert first.watch.log is not None
+        first.move(first.watch.log, 301)
+        assert first.take(1_000), "the first one is read, the others aren't"
+        hub.shed(2.0)
         kept = {s.watch.run: s.watch.log.size for s in subscriptions if s.watch.log is not None}
         assert sum(kept.values()) <= 60_000
         assert kept["two"] < 1000 < kept["one"]

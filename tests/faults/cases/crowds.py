@@ -104,8 +104,8 @@ def readers_stalled(stage: Stage, seconds: float) -> None:
     after = inside.measure()
     if after.memory > before.memory + 10 * 64 * 1024 + 4 * 2**20:
         stage.complain(f"memory grew from {before.memory} to {after.memory}")
-    # At its shortest it is played beside other tests, whose work is measured too.
-    if among > (2 * max(alone, 0.02) if seconds >= 60 else 20 * max(alone, 0.1)):
+    # Below 50 ms it is the machine's other work that is measured; at its shortest this is played beside other tests.
+    if among > (2 * max(alone, 0.05) if seconds >= 60 else 20 * max(alone, 0.1)):
         stage.complain(
             f"the healthy waited {among * 1000:.1f} ms, and {alone * 1000:.1f} ms without the stalled"
         )
