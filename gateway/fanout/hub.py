@@ -29,6 +29,9 @@ class Source(Protocol):
     def watch(self, watch: Watch) -> None:
         """Begin to bring the run's history and what follows."""
 
+    def joined(self, watch: Watch) -> None:
+        """One more reads a run that is watched already: whatever was missed of it is due now."""
+
     def unwatch(self, watch: Watch) -> None:
         """Stop; nobody reads the run any more."""
 
@@ -296,6 +299,8 @@ class Hub:
         if watch is None:
             watch = self._watches[run] = Watch(run, self._release)
             self._source.watch(watch)
+        elif watch.loaded and watch.log is not None and not watch.log.ended:
+            self._source.joined(watch)
         watch.read = True
         self._wheel.remove(watch.release)
         watch.readers += 1

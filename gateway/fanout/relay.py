@@ -36,6 +36,8 @@ PENDING_EVENTS: Final = 5_000
 """Events kept aside while a log is read; more than that and the stream is read again instead."""
 RECONNECT_MOST: Final = 2.0
 """Seconds between two tries at Redis, at most."""
+JOINED_AGAIN: Final = 0.25
+"""Seconds between two looks at a run because somebody has joined it."""
 PING_EVERY: Final = 10.0
 """Seconds between two proofs that the connection brings what is published."""
 PING_ANSWER: Final = 2.0
@@ -54,6 +56,7 @@ class _Following:
     task: asyncio.Task[None] | None = None
     pending: list[tuple[Position, str, bytes | None]] = field(default_factory=list)
     again: bool = False
+    checked_at: float = 0.0
 
 
 class Relay:
@@ -186,6 +189,15 @@ class Relay:
         # Without a connection there is nothing to do: the next one subscribes to whatever is followed then.
         if self._pubsub is not None:
             self._own(self._subscribe(self._pubsub, following))
+
+    def joined(self, watch: Watch) -> None:
+        """Make sure that the end of ``watch.run`` wasn't missed (:class:`~gateway.fanout.hub.Source`)."""
+        following = self._following.get(watch.run)
+        now = asyncio.get_running_loop().time()
+        # Of a thousand who come at once one is enough.
+        if following is not None and now - following.checked_at > JOINED_AGAIN and self.down_since is None:
+            following.checked_at = now
+            self._catch_up(following)
 
     def unwatch(self, watch: Watch) -> None:
         """Let ``watch.run`` go (:class:`~gateway.fanout.hub.Source`)."""

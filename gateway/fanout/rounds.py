@@ -72,13 +72,15 @@ class Steadiness:
 
 @dataclass(slots=True)
 class _Known:
-    """What the rounds know of a watched run: where it stood and since when, when to look at it, and its lease."""
+    """What the rounds know of a watched run: where it stood and since when, when to look at it, and its lease, which is
+    ``unknown`` until a look has found one."""
 
     place: tuple[int, int] | None
     silent_since: float
     due: float
     lease: float | None = LEASE
     unheld_since: float | None = None
+    unknown: bool = True
 
 
 class Rounds:
@@ -164,8 +166,11 @@ class Rounds:
             if one is None:
                 one = _Known(place, now, now)
             elif one.place != place:
+                # Of a log that has begun since it isn't known yet how long its owner may be silent.
+                begun = one.place is None or place is None or one.place[0] != place[0]
                 one.place, one.silent_since, one.unheld_since = place, now, None
-                one.due = now + min(SILENCE, one.lease or SILENCE)
+                one.unknown = one.unknown or begun
+                one.due = now if one.unknown else now + min(SILENCE, one.lease or SILENCE)
             self._known[watch] = one
             if one.due <= now:
                 due.append(watch)
@@ -180,7 +185,7 @@ class Rounds:
             # The place is the log's once it has caught up: until then nothing is concluded.
             self._relay.missed(watch)
         if standing.status is not None:
-            known.lease = standing.lease
+            known.lease, known.unknown = standing.lease, False
         if watch.missing or run_log is None:
             watch.standing = standing
             watch.brought()

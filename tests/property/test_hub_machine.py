@@ -31,6 +31,9 @@ class Source:
     def watch(self, watch: Watch) -> None:
         self.watched.append(watch)
 
+    def joined(self, watch: Watch) -> None:
+        pass
+
     def unwatch(self, watch: Watch) -> None:
         self.watched.remove(watch)
 
